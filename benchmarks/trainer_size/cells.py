@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troupe.candidates import Sample
-from troupe.spec.job import BatchSpec
+from troupe.spec.batch import BatchSpec
 from troupe_trainer.model.packing import TREE_TOKENS, Microbatch, pack
 from troupe_trainer.model.tree_attention import attended_cells
 from troupe_trainer.samples import PromptSamples

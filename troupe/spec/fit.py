@@ -6,7 +6,8 @@ Owns the choice and the refusal. The prediction is ``memory``'s.
 from dataclasses import dataclass
 
 from troupe.errors import InvalidArgumentError
-from troupe.spec.job import BatchSpec, JobSpec
+from troupe.spec.batch import BatchSpec
+from troupe.spec.job import JobSpec
 from troupe.spec.memory import GB, USABLE, trainer_peak
 
 _FEWEST_TOKENS = 1024

@@ -24,7 +24,8 @@ from troupe.clients.rollout import RolloutClient
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.serving.interceptor import ErrorInterceptor
-from troupe.spec.job import BatchSpec, SamplingSpec
+from troupe.spec.batch import BatchSpec
+from troupe.spec.job import SamplingSpec
 from troupe.spec.policy import PolicySpec
 from troupe.tasks.content import ImagePart, TextPart
 from troupe.tasks.family import Message, Observation

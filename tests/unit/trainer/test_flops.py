@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from trainer_data import job_spec, make_group
 
-from troupe.spec.job import BatchSpec
+from troupe.spec.batch import BatchSpec
 from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_trainer.model.flops import peak_flops
 from troupe_trainer.model.model import PolicyModel

@@ -10,7 +10,8 @@ from transformers import AutoModelForCausalLM
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import group_outcome
-from troupe.spec.job import BatchSpec, JobSpec
+from troupe.spec.batch import BatchSpec
+from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import export_artifacts
 from troupe_trainer.learn.learner import Learner, NonFiniteError
 from troupe_trainer.samples import CreditedGroup, credit

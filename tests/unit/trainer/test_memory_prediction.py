@@ -12,8 +12,8 @@ from troupe.cli.starter import starter_spec
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import ModelShape
 from troupe.spec import load_spec, parse_spec
+from troupe.spec.batch import BatchSpec
 from troupe.spec.fit import fit_batch
-from troupe.spec.job import BatchSpec
 from troupe.spec.memory import (
     GB,
     USABLE,

@@ -11,7 +11,7 @@ from trainer_data import VOCABULARY, job_spec, make_group
 from transformers import AutoModelForCausalLM
 
 from troupe.candidates import Sample
-from troupe.spec.job import BatchSpec
+from troupe.spec.batch import BatchSpec
 from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_trainer.model.flash import computes
 from troupe_trainer.model.model import PolicyModel

@@ -14,7 +14,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import group_outcome
-from troupe.spec.job import BatchSpec, JobSpec
+from troupe.spec.batch import BatchSpec
+from troupe.spec.job import JobSpec
 from troupe.spec.policy import PolicySpec
 from troupe_trainer.learn.learner import Learner, NonFiniteError
 from troupe_trainer.model.kernels import PLAIN, Kernels, choose

@@ -12,7 +12,7 @@ from transformers.modeling_utils import AttentionInterface
 
 from troupe.candidates import Sample
 from troupe.errors import InvalidArgumentError
-from troupe.spec.job import BatchSpec
+from troupe.spec.batch import BatchSpec
 from troupe_trainer.model import tree_attention
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch, pack

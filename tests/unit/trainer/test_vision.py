@@ -23,7 +23,7 @@ from vision_data import (
 
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import LORA_TARGETS
-from troupe.spec.job import BatchSpec
+from troupe.spec.batch import BatchSpec
 from troupe.spec.policy import PolicySpec
 from troupe.vision.patches import patches_of
 from troupe_trainer.model import packing, vision

@@ -14,7 +14,7 @@ from vision_data import IMAGE, KINDS, image_group, pixels_of, random_image, save
 
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import group_outcome
-from troupe.spec.job import BatchSpec
+from troupe.spec.batch import BatchSpec
 from troupe_trainer.checkpoint.export import export_artifacts
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.packing import pack

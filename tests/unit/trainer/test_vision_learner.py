@@ -15,8 +15,9 @@ from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import group_outcome
 from troupe.episodes.build import refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
+from troupe.spec.batch import BatchSpec
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import BatchSpec, JobSpec
+from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.canary import canary_of
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner

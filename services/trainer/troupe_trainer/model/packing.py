@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troupe.candidates import Sample
-from troupe.spec.job import BatchSpec
+from troupe.spec.batch import BatchSpec
 from troupe.tasks.content import ImagePart
 from troupe.vision.layout import grid_of, num_patches
 from troupe.vision.model import VisionModel
