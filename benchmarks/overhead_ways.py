@@ -100,14 +100,7 @@ async def plain_call(sidecar: OverheadSidecar, sent: Instants) -> AsyncGenerator
             requests = _requests(num_tokens)
 
             async def call(number: int) -> None:
-                request = requests[number % len(requests)]
-                message = pb.GenerateRequest(
-                    policy=request.policy,
-                    policy_version=request.policy_version,
-                    chat=codec.chat_to_proto(request.prompt),
-                    num_candidates=request.num_candidates,
-                    sampling=codec.sampling_to_proto(request.sampling, request.seed),
-                )
+                message = codec.generate_request_to_proto(requests[number % len(requests)])
                 generation_from_proto(await method(message, timeout=120.0))
 
             return call
@@ -142,6 +135,7 @@ def _requests(num_tokens: int) -> list[GenerateRequest[Observation]]:
 
 
 def overhead_spec(model: Path) -> JobSpec:
+    """A job of one agent and one policy, ``p``."""
     return parse_spec(
         {
             "name": "overhead",

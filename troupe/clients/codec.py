@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from troupe.api.env.v1 import env_pb2 as env
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
+from troupe.candidates import GenerateRequest
 from troupe.episodes.ports import Outcome
 from troupe.episodes.prompts import (
     calls_from_proto,
@@ -106,6 +107,18 @@ class ReceivedObservations(Mapping[str, Observation]):
 def observations_from_proto(observations: Mapping[str, env.Observation]) -> ReceivedObservations:
     """Observations by agent."""
     return ReceivedObservations(observations)
+
+
+def generate_request_to_proto(request: GenerateRequest[Observation]) -> rollout.GenerateRequest:
+    """The call that asks a rollout service for candidates."""
+    return rollout.GenerateRequest(
+        policy=request.policy,
+        policy_version=request.policy_version,
+        chat=chat_to_proto(request.prompt),
+        num_candidates=request.num_candidates,
+        sampling=sampling_to_proto(request.sampling, request.seed),
+        follows_updates=request.follows_updates,
+    )
 
 
 def sampling_to_proto(sampling: SamplingSpec, seed: int) -> rollout.SamplingParams:

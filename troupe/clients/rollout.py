@@ -65,14 +65,7 @@ class RolloutClient(Client):
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
         """Candidates for an agent's observation, by one version of one policy."""
-        message = pb.GenerateRequest(
-            policy=request.policy,
-            policy_version=request.policy_version,
-            chat=codec.chat_to_proto(request.prompt),
-            num_candidates=request.num_candidates,
-            sampling=codec.sampling_to_proto(request.sampling, request.seed),
-            follows_updates=request.follows_updates,
-        )
+        message = codec.generate_request_to_proto(request)
         answer = await self._call(
             "Generate",
             lambda left_s: self._stub.Generate(message, timeout=left_s),
