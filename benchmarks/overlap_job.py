@@ -7,8 +7,8 @@ gradients can be summed while the others are written. Steps of the job with ``ba
 set against its longest phase in the one without: what the engine does (playing and evaluating, on
 one core) or learning (on the other); nothing pins them, each computes on one thread. Two pairs:
 without evaluations, and with one of every version, which begins in the tail of a round; ``hidden``
-is what of it took no time of its own. ``phases`` are all of a step's, ``unnamed`` is what none of
-them names, and ``processes`` what each computed, and waited for a core, in a step. ``--quick``
+is what of it took no time of its own. ``phases`` are all of a step's, ``other`` is what none of the
+others names, and ``processes`` what each computed, and waited for a core, in a step. ``--quick``
 takes a tiny model and a game. The last line is one JSON object; exits 0 whatever it shows, and 1 if
 a job fails.
 """
@@ -95,7 +95,6 @@ def _arm(lines: Sequence[dict[str, Any]], *, evaluated: bool) -> dict[str, Any]:
     return {
         "step_s": _median([line["wall_s"] for line in steps]),
         "phases": phases,
-        "unnamed_s": phases["other"],
         "waited_s": _median([line.get("waited_s") or 0.0 for line in steps]),
         "stage_s": _median([line.get("stage_s") or 0.0 for line in steps]),
         "activate_s": _median([line.get("activate_s") or 0.0 for line in steps]),

@@ -10,9 +10,14 @@ TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 def family(pid: int) -> list[int]:
     """All processes that name the run's folder, and those below them; the command line too."""
-    parents = {int(p.name): _stat(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdigit()}
     key = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2]
-    family = {pid} | {p for p in parents if key in _read(f"/proc/{p}/cmdline")}
+    return naming(key, pid)
+
+
+def naming(key: bytes, *pids: int) -> list[int]:
+    """``pids``, the processes whose command lines hold ``key``, and those below them."""
+    parents = {int(p.name): _stat(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdigit()}
+    family = {*pids} | {p for p in parents if key in _read(f"/proc/{p}/cmdline")}
     grown = True
     while grown:
         more = {p for p, fields in parents.items() if fields and int(fields[1]) in family}

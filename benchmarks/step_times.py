@@ -12,9 +12,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
-from benchmarks.processes import name_of
+from benchmarks.processes import name_of, naming
 
 LOOK_S = 0.1
 AGAIN_S = 2.0
@@ -73,23 +71,13 @@ class StepTimes:
 
     def _look(self) -> dict[str, Seconds]:
         totals: defaultdict[str, Seconds] = defaultdict(lambda: (0.0, 0.0))
-        for pid in self._pids():
+        for pid in naming(str(self._folder).encode()):
             try:
                 name, (computed, waited) = name_of(pid).split()[0], _seconds_of(pid)
-            except OSError:  # it has just ended
+            except (OSError, IndexError):  # it has just ended
                 continue
             totals[name] = (totals[name][0] + computed, totals[name][1] + waited)
         return dict(totals)
-
-    def _pids(self) -> set[int]:
-        pids = set[int]()
-        for process in psutil.process_iter(["cmdline"]):
-            if any(str(self._folder) in word for word in process.info["cmdline"] or ()):
-                try:
-                    pids |= {process.pid, *(p.pid for p in process.children(recursive=True))}
-                except psutil.NoSuchProcess:
-                    continue
-        return pids
 
 
 def _seconds_of(pid: int) -> Seconds:
