@@ -17,107 +17,78 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.demo_overhead import quick_model
-from benchmarks.learning_arms import STEP, TASKS
-from benchmarks.learning_cells import make_model
+from benchmarks.learning_arms import TASKS, Setting, spec_of
+from benchmarks.learning_arms import Arm as CreditArm
+from benchmarks.learning_cells import Budget, make_model, play_model
 from benchmarks.program_arms import Arm
 from benchmarks.report import commit, machine
 from troupe.evaluation.estimators import wilson
 
 TASK = TASKS["guided_walk"]
-RATE, TASKS_PER_STEP, WARM_UP = 5e-4, 8, 5
+SETTING = Setting(5e-4, 8)
 TOKENS, TESTS, EVALS, EVERY = 100_000, 400, 200, 8
 COMMAND_S = 600.0
 RESULTS = Path(__file__).parent / "results" / "credit_learning.jsonl"
 OWN_REWARD = 1e-6
 """A discount at which an act is worth what is paid for it alone."""
 
-ARMS: dict[str, dict[str, Any]] = {
-    "at_grpo": {"kind": "at_grpo", "group_size": 8},
-    "gigpo, an act's own reward": {
-        "kind": "gigpo",
-        "group_size": 8,
-        "params": {"gamma": OWN_REWARD},
-    },
-    "gagpo": {"kind": "gagpo", "group_size": 8},
-    "grpo": {"kind": "grpo", "group_size": 8},
-    "tree_grpo": {"kind": "tree_grpo", "group_size": 8, "params": {"trees": 2}},
-    "shapley": {"kind": "shapley", "group_size": 4},
-    "ccpo": {"kind": "ccpo", "group_size": 4},
-    "matpo": {"kind": "matpo", "group_size": 8, "params": {"lead": "walker"}},
-    "m_grpo": {"kind": "m_grpo", "group_size": 8},
+
+def _arm(kind: str, group_size: int = 8, **params: Any) -> CreditArm:
+    return CreditArm(kind, "L1", group_size, {"params": params} if params else {})
+
+
+ARMS = {
+    "at_grpo": _arm("at_grpo"),
+    "gigpo, an act's own reward": _arm("gigpo", gamma=OWN_REWARD),
+    "gagpo": _arm("gagpo"),
+    "grpo": _arm("grpo"),
+    "tree_grpo": _arm("tree_grpo", trees=2),
+    "shapley": _arm("shapley", 4),
+    "ccpo": _arm("ccpo", 4),
+    "matpo": _arm("matpo", lead="walker"),
+    "m_grpo": _arm("m_grpo"),
 }
 
 
-def spec_of(name: str, model: Path) -> dict[str, Any]:
-    """The job of an arm; arms differ in the algorithm alone."""
-    policy = {
-        "model": str(model.absolute()),
-        "train": {"kind": "lora", "rank": 32, "alpha": 64},
-        "optimizer": {"learning_rate": RATE, "warmup_steps": WARM_UP},
-    }
-    return {
-        "name": name.partition(",")[0].replace("_", "-"),
-        "seed": 0,
-        "steps": 1000,
-        "tasks_per_step": TASKS_PER_STEP,
-        "task": {"name": TASK.family, "params": TASK.params},
-        "workflow": {"order": list(TASK.seats), "max_turns": TASK.max_turns},
-        "agents": {seat: {"policy": "shared"} for seat in TASK.seats},
-        "policies": {"shared": policy},
-        "algorithm": {**STEP, **ARMS[name]},
-        "sampling": {"max_new_tokens": TASK.max_new_tokens},
-        "batch": {"tokens_per_row": 256},
-        "eval": {"num_tasks": EVALS, "split": "validation", "every": EVERY},
-    }
-
-
-def solved_by(model: Path, out: Path, number: int) -> dict[str, int]:
-    """Temperature -> how many of ``number`` test tasks the seats solve with ``model``."""
-    found: dict[str, int] = {}
-    for temperature in ("1", "0"):
-        folder = out / f"test-{temperature}"
-        command = ["eval", "--task", TASK.family, "--params", json.dumps(TASK.params)]
-        command += ["--policy", str(model), "--agents", ",".join(TASK.seats), "--split", "test"]
-        command += ["--max-turns", str(TASK.max_turns), "--n", str(number)]
-        command += ["--max-new-tokens", str(TASK.max_new_tokens), "--temperature", temperature]
-        _troupe([*command, "--out", str(folder)])
-        lines = (folder / "episodes.jsonl").read_text("utf-8").splitlines()
-        found[temperature] = sum(bool(json.loads(line)["is_success"]) for line in lines)
-    return found
-
-
-def _troupe(command: Sequence[str]) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "troupe.cli", *command],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=COMMAND_S,
+def job_of(name: str, model: Path) -> dict[str, Any]:
+    """An arm's job as `benchmarks.learning_curve` would play it; only the algorithms differ."""
+    job = spec_of(
+        name.partition(",")[0], ARMS[name], TASK, model, SETTING, 0, steps=1000, eval_tasks=EVALS
     )
+    job["eval"]["every"] = EVERY
+    return job
+
+
+def solved_by(model: Path, folder: Path, number: int) -> dict[str, int]:
+    """Temperature -> how many of ``number`` test tasks the seats solve with ``model``."""
+    budget = Budget(TOKENS, EVALS, number, COMMAND_S)
+    tests = play_model(TASK, TASK.seats, model, folder / "tests", budget)["test"]
+    return {temperature: digits.count("1") for temperature, digits in tests.items()}
 
 
 def arm_line(
     name: str, model: Path, folder: Path, *, tokens: int, number: int, left_s: float
 ) -> dict[str, Any] | None:
     """The arm's line; None where its budget is not sampled yet."""
-    arm = Arm(folder, spec_of(name, model))
+    job = job_of(name, model)
+    arm = Arm(folder, job)
     if not arm.is_done(tokens):
         arm.train(tokens, left_s)
     if not arm.is_done(tokens):
         return None
-    exported = folder / "exported"
     run = next((folder / "runs").glob("*/metrics.jsonl")).parent
-    _troupe(["export", str(run), "--out", str(exported)])
+    exported = folder / "exported"
+    command = [sys.executable, "-m", "troupe.cli", "export", str(run), "--out", str(exported)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=COMMAND_S)
     return {
         "arm": name,
         "commit": commit(),
         "machine": machine(),
-        "algorithm": ARMS[name],
+        "algorithm": job["algorithm"],
         "tokens": arm.tokens(),
         "steps": len({line["step"] for line in arm.lines("train")}),
         "curve": arm.curve(),
@@ -176,8 +147,7 @@ def play(plan: argparse.Namespace) -> None:
             continue
         at = folder / name.replace(",", "").replace(" ", "-")
         if name == "base":
-            solved = solved_by(model, folder / "base-tests", plan.tests)
-            line = {"arm": name, "tests": plan.tests, "solved": solved}
+            line = {"arm": name, "tests": plan.tests, "solved": solved_by(model, at, plan.tests)}
         else:
             line = arm_line(name, model, at, tokens=plan.tokens, number=plan.tests, left_s=left_s)
         if line is not None:

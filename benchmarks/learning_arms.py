@@ -174,6 +174,7 @@ def settings_of(arm: Arm) -> Iterator[Setting]:
 
 def spec_of(
     name: str,
+    arm: Arm,
     task: Task,
     model: Path,
     setting: Setting,
@@ -183,7 +184,6 @@ def spec_of(
     eval_tasks: int,
 ) -> dict[str, Any]:
     """The job of one arm; the levels differ in the map agent -> policy and in what is trained."""
-    arm = ARMS[name]
     seats = arm.policies(task)
     share = arm.tasks_share * (2 if arm.level == "L0" else 1)
     train = {"kind": "full"} if arm.level == "L3" else {"kind": "lora", "rank": 32, "alpha": 64}

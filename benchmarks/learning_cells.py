@@ -117,6 +117,7 @@ def job_of(cell: Cell, task: Task, model: Path, budget: Budget) -> dict[str, Any
     """The spec of the cell."""
     return spec_of(
         cell.arm,
+        ARMS[cell.arm],
         task,
         model,
         cell.setting,
@@ -171,10 +172,10 @@ def play(
     return line
 
 
-def play_base(
+def play_model(
     task: Task, seats: Sequence[str], model: Path, folder: Path, budget: Budget
 ) -> dict[str, Any]:
-    """The test tasks, played by ``seats`` with the base model: the line to keep."""
+    """The test tasks, played by ``seats`` with one model, as a base's is: the line to keep."""
     folder.mkdir(parents=True, exist_ok=True)
     played = ["--task", task.family, "--params", json.dumps(task.params), "--policy", str(model)]
     played += ["--agents", ",".join(seats), "--max-turns", str(task.max_turns)]

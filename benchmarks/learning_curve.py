@@ -47,7 +47,7 @@ from benchmarks.learning_cells import (
     job_of,
     make_model,
     play,
-    play_base,
+    play_model,
 )
 from benchmarks.learning_report import draw, pairs_of, rows_of, write_page
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
@@ -218,7 +218,7 @@ class Experiment:
                 if cell not in self.cells.lines:
                     seats = GAMES[game].policies(TASKS[name])
                     folder = self._plan.work / name / f"base-{game.replace(' ', '-')}"
-                    line = play_base(TASKS[name], list(seats), model, folder, self._budget)
+                    line = play_model(TASKS[name], list(seats), model, folder, self._budget)
                     self.cells.keep({"cell": cell, **line})
 
     def _base_cells(self, task: str) -> dict[str, str]:

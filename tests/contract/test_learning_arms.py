@@ -16,7 +16,7 @@ def test_arm_is_a_job_that_can_be_played(name: str, tmp_path: Path) -> None:
     for task in TASKS.values():
         if ARMS[name].plays(task):
             setting = next(settings_of(ARMS[name]))
-            document = spec_of(name, task, tmp_path, setting, 0, steps=3, eval_tasks=8)
+            document = spec_of(name, ARMS[name], task, tmp_path, setting, 0, steps=3, eval_tasks=8)
             spec = JobSpec.model_validate(document)
             assert load_parts(spec).family.name == task.family
 
@@ -25,7 +25,9 @@ def test_arms_are_tuned_with_equal_effort_and_have_equal_rewards(tmp_path: Path)
     assert {len(list(settings_of(arm))) for arm in ARMS.values()} == {8}
     for task in TASKS.values():
         documents = {
-            name: spec_of(name, task, tmp_path, next(settings_of(arm)), 0, steps=3, eval_tasks=8)
+            name: spec_of(
+                name, arm, task, tmp_path, next(settings_of(arm)), 0, steps=3, eval_tasks=8
+            )
             for name, arm in ARMS.items()
         }
         assert [name for name, found in documents.items() if "reward" in found] == ["grpo_team"]
