@@ -1,11 +1,14 @@
 """Every arm of `benchmarks.learning_curve` is a job that the platform takes, and tuned alike."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.learning_arms import ARMS, TASKS, settings_of, spec_of
+from benchmarks import learning_curve
+from benchmarks.learning_arms import ARMS, TASKS, Setting, settings_of, spec_of
+from benchmarks.learning_cells import Budget, Cell, digest_of, job_of
 from benchmarks.learning_report import interval, sign_flip
 from troupe.episodes.build import load_parts
 from troupe.spec.job import JobSpec
@@ -60,3 +63,35 @@ def test_twins_when_few_maps_are_drawn_then_tasks_of_one_share_its_number() -> N
     assert set(found) == set(range(max(found) + 1))
     assert 10 < len(set(found)) < 40
     assert len(set(TASKS["plan_path"].twins(50))) == 50
+
+
+def test_setting_when_one_seed_favours_it_then_the_mean_of_three_decides(tmp_path: Path) -> None:
+    plan = learning_curve.parse(["--results", str(tmp_path), "--work", str(tmp_path / "work")])
+    budget = Budget(plan.tokens, plan.eval_tasks, plan.test_tasks, plan.run_timeout_s)
+    task, model = TASKS["guided_walk"], tmp_path / "work" / "guided_walk" / "base"
+    settings = list(settings_of(ARMS["at_grpo"]))
+    lucky, steady, third = settings[:3]
+
+    def keep(setting: Setting, seed: int, success: float, steps: int = 0) -> None:
+        cell = Cell("guided_walk", "at_grpo", setting, seed, steps)
+        digest = digest_of(job_of(cell, task, model, budget), model, "base", budget)
+        line = {"cell": cell.named(digest), "base": "base", "curve": [[0, 0, 0, success]]}
+        with (tmp_path / "learning_cells.jsonl").open("a") as file:
+            file.write(json.dumps(line | {"steps_at_budget": 7}) + "\n")
+
+    def chosen() -> list[str]:
+        finals = learning_curve.Experiment(plan).finals()
+        lines = finals.get(("guided_walk", "at_grpo"), [])
+        return [line["cell"].split(":final")[0] for line in lines]
+
+    first = {lucky: 0.9, steady: 0.8, third: 0.7}
+    for setting in settings:
+        keep(setting, 0, first.get(setting, 0.1))
+        keep(setting, 100, 0.5, steps=7)
+    for setting, success in ((lucky, 0.3), (steady, 0.8), (third, 0.6)):
+        keep(setting, 1, success)
+    keep(lucky, 2, 0.3)
+    keep(steady, 2, 0.8)
+    assert chosen() == []  # not before all three settings have all seeds
+    keep(third, 2, 0.6)
+    assert chosen() == [f"guided_walk:at_grpo:{steady.rate:g}:{steady.tasks_per_step}"]
