@@ -66,6 +66,16 @@ async def test_collect_when_the_answer_to_a_read_was_lost_then_every_group_is_th
     assert not first.dropped and not second.dropped
 
 
+async def _end(
+    ledger: StepLedger, tickets: Sequence[pb.Ticket], position: int, groups: Sequence[pb.Group]
+) -> None:
+    """End the ticket at ``position`` with those of ``groups`` that are its own."""
+    ticket = tickets[position]
+    mine = [g for g in groups if g.ticket_id == ticket.ticket_id]
+    episode = pb.Episode(episode_id=ticket.ticket_id, step=0)
+    await ledger.complete_ticket(ticket, f"1-{position + 1}", mine, episode)
+
+
 async def _all(consumer: Consumer) -> list[Entry]:
     found: list[Entry] = []
     while entries := await consumer.read(count=100, block_s=0.0):
@@ -149,12 +159,6 @@ async def test_collect_when_tickets_end_out_of_turn_then_their_groups_come_befor
     tickets = await open_round(redis, 0, 3)
     seen: list[tuple[list[int], list[str]]] = []
 
-    async def end(position: int) -> None:
-        ticket = tickets[position]
-        mine = [g for g in groups if g.ticket_id == ticket.ticket_id]
-        episode = pb.Episode(episode_id=ticket.ticket_id, step=0)
-        await ledger.complete_ticket(ticket, f"1-{position + 1}", mine, episode)
-
     async def learn(arrived: Arrived) -> bool:
         """Ends the next ticket whenever it was told of the one before."""
         assert (arrived.step, arrived.num_tickets) == (0, 3)
@@ -168,10 +172,10 @@ async def test_collect_when_tickets_end_out_of_turn_then_their_groups_come_befor
             episode = pb.Episode(episode_id=tickets[1].ticket_id, dropped_reason="a test")
             await ledger.drop_ticket(tickets[1], "1-9", episode)
         else:
-            await end(left[0])
+            await _end(ledger, tickets, left[0], groups)
         return True
 
-    await end(2)
+    await _end(ledger, tickets, 2, groups)
     batch = await _collector(redis).collect(0, ahead=learn)
     assert seen == [
         ([2], ["00002/tool/t00"]),
@@ -191,17 +195,11 @@ async def test_collect_when_learning_ahead_outlasts_the_round_then_its_end_is_la
     tickets = await open_round(redis, 0, 2)
     learnt_s, since_end_s = list[float](), list[float]()
 
-    async def end(position: int) -> None:
-        ticket = tickets[position]
-        mine = [g for g in groups if g.ticket_id == ticket.ticket_id]
-        episode = pb.Episode(episode_id=ticket.ticket_id, step=0)
-        await ledger.complete_ticket(ticket, f"1-{position + 1}", mine, episode)
-
     async def learn(arrived: Arrived) -> bool:
         """The round ends meanwhile."""
         began = time.monotonic()
         if len(arrived.finished) == 1:
-            await end(1)
+            await _end(ledger, tickets, 1, groups)
             ended = time.monotonic()
             while time.monotonic() < ended + 0.05:
                 await ledger.round(train_round(0))
@@ -209,7 +207,7 @@ async def test_collect_when_learning_ahead_outlasts_the_round_then_its_end_is_la
             since_end_s.append(time.monotonic() - ended)
         return len(arrived.finished) == 1
 
-    await end(0)
+    await _end(ledger, tickets, 0, groups)
     batch = await _collector(redis).collect(0, ahead=learn)
     state = await ledger.round(train_round(0))
     assert state is not None and state.completed_at is not None
