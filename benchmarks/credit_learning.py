@@ -20,11 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.budget_runs import BudgetRun
 from benchmarks.demo_overhead import quick_model
-from benchmarks.learning_arms import TASKS, Setting, spec_of
-from benchmarks.learning_arms import Arm as CreditArm
+from benchmarks.learning_arms import TASKS, Arm, Setting, spec_of
 from benchmarks.learning_cells import Budget, make_model, play_model
-from benchmarks.program_arms import Arm
 from benchmarks.report import commit, machine
 from troupe.evaluation.estimators import wilson
 
@@ -37,8 +36,8 @@ OWN_REWARD = 1e-6
 """A discount at which an act is worth what is paid for it alone."""
 
 
-def _arm(kind: str, group_size: int = 8, **params: Any) -> CreditArm:
-    return CreditArm(kind, "L1", group_size, {"params": params} if params else {})
+def _arm(kind: str, group_size: int = 8, **params: Any) -> Arm:
+    return Arm(kind, "L1", group_size, {"params": params} if params else {})
 
 
 ARMS = {
@@ -75,7 +74,7 @@ def arm_line(
 ) -> dict[str, Any] | None:
     """The arm's line; None where its budget is not sampled yet."""
     job = job_of(name, model)
-    arm = Arm(folder, job)
+    arm = BudgetRun(folder, job)
     if not arm.is_done(tokens):
         arm.train(tokens, left_s)
     if not arm.is_done(tokens):

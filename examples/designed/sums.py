@@ -130,7 +130,7 @@ def shown(row: MathRow, rng: Random) -> tuple[Observation, str]:
 
 def main(folder: Path) -> None:
     """Write the problems of each split, and the base's rows."""
-    rng = Random(0)
+    rng = Random(1)  # the problems of 0 were looked at when the example's settings were found
     rows = problems(rng)
     folder.mkdir(parents=True, exist_ok=True)
     for split, of_split in rows.items():

@@ -1,5 +1,6 @@
 """The figures of benchmarks/results/programs.md come from a run's files as the page says."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import program_arms
+from benchmarks.budget_runs import BudgetRun
 from benchmarks.program_answers import measure
 from benchmarks.program_episodes import played
 from benchmarks.program_examples import EXAMPLES, ChancePolicy, spec_of
@@ -91,7 +93,7 @@ async def test_episodes_when_a_program_repeats_itself_then_none_is_dropped(
     assert tally.own_cpu_s > 0
 
 
-ARMS = [(question, arm) for question, (_, arms) in program_arms.QUESTIONS.items() for arm in arms]
+ARMS = [(question, arm) for question, told in program_arms.QUESTIONS.items() for arm in told.arms]
 
 
 MAKERS = {"designed": "designed/sums.py", "router": "programs/routed_base.py"}
@@ -115,29 +117,114 @@ def test_arm_when_listed_then_its_job_can_be_played(
 ) -> None:
     monkeypatch.chdir(made if question in MAKERS else EXAMPLES)
     monkeypatch.syspath_prepend(EXAMPLES)
-    spec = parse_spec(program_arms.spec_of(question, arm, 1, "models/any", None))
+    spec = parse_spec(program_arms.spec_of(question, arm, 1, "models/any", rate=3e-3))
     assert load_parts(spec).family.agents
     assert {policy.model for policy in spec.policies.values()} == {"models/any"}
+    trained = [policy for policy in spec.policies.values() if not policy.frozen]
+    assert {policy.optimizer.learning_rate for policy in trained} == {3e-3}
 
 
-def test_arm_when_its_run_has_passed_the_budget_then_success_is_between_its_evaluations(
+def write_run(folder: Path, metrics: list[dict[str, Any]], episodes: list[dict[str, Any]]) -> None:
+    """A run's files, where `BudgetRun` of ``folder`` finds them."""
+    run = folder / "runs" / "x-1"
+    run.mkdir(parents=True)
+    for name, lines in (("metrics", metrics), ("episodes", episodes)):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (run / f"{name}.jsonl").write_text(text + '{"torn')
+
+
+def test_run_when_it_has_passed_the_budget_then_success_is_between_its_evaluations(
     tmp_path: Path,
 ) -> None:
-    arm = program_arms.Arm(tmp_path, {"name": "x", "eval": {"num_tasks": 100}})
-    run = tmp_path / "runs" / "x-1"
-    run.mkdir(parents=True)
-    lines = [
-        {"kind": "eval", "step": 0, "success": 0.1},
+    solved = {0: (), 1: ("a",), 2: ("a", "b")}
+    metrics = [
+        {"kind": "eval", "step": 0, "success": 0.0},
         {"kind": "train", "step": 0, "num_tokens": 100},
-        {"kind": "eval", "step": 1, "success": 0.2},
+        {"kind": "eval", "step": 1, "success": 0.25},
         {"kind": "train", "step": 1, "num_tokens": 300},
-        {"kind": "eval", "step": 2, "success": 0.4},
+        {"kind": "eval", "step": 2, "success": 0.5},
     ]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert arm.curve() == [(0, 0, 0.1), (1, 100, 0.2), (2, 400, 0.4)]
-    assert program_arms.row_of(arm, 250)["success"] == pytest.approx(0.3)
-    assert arm.is_done(400)
-    assert program_arms.row_of(arm, 500)["success"] is None
+    episodes = [
+        {"kind": kind, "step": step, "task_id": task, "is_success": task in solved[step]}
+        for kind in ("train", "eval")
+        for step in solved
+        for task in "badc"
+    ]
+    write_run(tmp_path, metrics, episodes)
+    run = BudgetRun(tmp_path, {"name": "x"})
+    assert run.curve() == [(0, 0, 0.0), (1, 100, 0.25), (2, 400, 0.5)]
+    assert run.solved(250) == [1.0, 0.5, 0.0, 0.0]
+    assert run.solved(400) == [1.0, 1.0, 0.0, 0.0]
+    assert run.is_done(400)
+    assert not run.is_done(500)
+    assert run.solved(500) is None
+
+
+def told(folder: Path, rates: str = "1e-3,2e-3") -> argparse.Namespace:
+    return argparse.Namespace(
+        question="designed",
+        tokens=1000,
+        seeds="1,2",
+        rates=rates,
+        workers=1,
+        minutes=1.0,
+        model=None,
+        judge=None,
+        folder=folder,
+    )
+
+
+def write_arm(folder: Path, name: str, num_solved: int, num_tasks: int = 4) -> None:
+    """A finished run of an arm that solves so many of its tasks."""
+    metrics = [
+        {"kind": "eval", "step": 0, "success": 0.0},
+        {"kind": "train", "step": 0, "num_tokens": 1000},
+        {"kind": "eval", "step": 1, "success": num_solved / num_tasks},
+    ]
+    chosen = {"candidates": [{"is_chosen": True, "info": {}}]}
+    episodes = [
+        {
+            "kind": "eval",
+            "step": step,
+            "task_id": f"task/{index}",
+            "is_success": step == 1 and index < num_solved,
+            "groups": [chosen],
+        }
+        for step in (0, 1)
+        for index in range(num_tasks)
+    ]
+    write_run(folder / name, metrics, episodes)
+
+
+def test_comparison_when_rates_differ_on_validation_then_the_better_one_meets_the_test(
+    tmp_path: Path,
+) -> None:
+    for arm, better in (("both-learn", "0.002"), ("one-answer", "0.001")):
+        for rate in ("0.001", "0.002"):
+            solved = 3 if rate == better else 2
+            write_arm(tmp_path, f"designed-{arm}-{rate}-validation-0", solved)
+    for seed, solved in ((1, 4), (2, 3)):
+        write_arm(tmp_path, f"designed-both-learn-0.002-test-{seed}", solved)
+        write_arm(tmp_path, f"designed-both-learn-0.001-test-{seed}", 0)
+    write_arm(tmp_path, "designed-one-answer-0.001-test-2", 1)
+    rows = program_arms.Comparison(told(tmp_path)).rows()
+    both, one = rows["both learn"], rows["one answer"]
+    assert (both["rate"], one["rate"]) == (2e-3, 1e-3)
+    assert both["validation"] == {"0.001": 0.5, "0.002": 0.75}
+    assert both["success"][0] == 87.5
+    assert one["success"][0] == 25.0
+    assert one["less"][0] == -50.0  # of seed 2 alone, which both have
+    assert "less" not in both
+    assert rows["one program"]["rate"] is None
+    for name, row in rows.items():
+        assert program_arms.line_of(name, row).count("|") == 10
+
+
+def test_comparison_when_one_rate_is_told_then_nothing_is_tuned(tmp_path: Path) -> None:
+    write_arm(tmp_path, "designed-both-learn-0.005-test-1", 2)
+    row = program_arms.Comparison(told(tmp_path, "5e-3")).rows()["both learn"]
+    assert (row["rate"], row["validation"]) == (5e-3, {})
+    assert row["success"][0] == 50.0
 
 
 def test_plans_when_some_are_unreadable_then_they_count_as_no_calls(tmp_path: Path) -> None:
@@ -154,13 +241,9 @@ def test_plans_when_some_are_unreadable_then_they_count_as_no_calls(tmp_path: Pa
         played(4, {}, alone),
         played(4, {}, alone),
     ]
-    arm = program_arms.Arm(tmp_path, {"name": "x", "eval": {"num_tasks": 100}})
-    run = tmp_path / "runs" / "x-1"
-    run.mkdir(parents=True)
-    (run / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     evals = [{"kind": "eval", "step": step, "success": 0.1} for step in (0, 4)]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in evals))
-    found = arm.plans()
+    write_run(tmp_path, evals, lines)
+    found = program_arms.plans_of(BudgetRun(tmp_path, {"name": "x"}))
     assert (found["readable"], found["calls"]) == (0.75, 1.25)
     assert found["operators"]["answer"] == pytest.approx(0.778, abs=1e-3)
     assert found["operators"]["review"] == pytest.approx(0.111, abs=1e-3)

@@ -1,0 +1,103 @@
+"""Runs of training that end when they have sampled a budget, to compare at equal tokens."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+END_S = 120.0
+
+
+class BudgetRun:
+    """One run of training, in one folder, which later calls go on with."""
+
+    def __init__(self, folder: Path, document: Mapping[str, Any]) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.spec = folder / "spec.yaml"
+        self.spec.write_text(yaml.safe_dump(dict(document)))
+
+    def lines(self, kind: str) -> list[dict[str, Any]]:
+        """Of the run's metrics so far."""
+        return [line for line in self._read("metrics.jsonl") if line["kind"] == kind]
+
+    def tokens(self, steps: float = math.inf) -> int:
+        """Sampled in the first ``steps`` steps."""
+        by_step = {line["step"]: line["num_tokens"] for line in self.lines("train")}
+        return sum(number for step, number in by_step.items() if step < steps)
+
+    def curve(self) -> list[tuple[int, int, float]]:
+        """Steps, tokens and held-out success at each evaluation."""
+        evals = {line["step"]: line["success"] for line in self.lines("eval")}
+        return [(step, self.tokens(step), success) for step, success in sorted(evals.items())]
+
+    def evaluated(self, step: int) -> Iterator[dict[str, Any]]:
+        """The lines of held-out episodes after ``step`` steps."""
+        for line in self._read("episodes.jsonl"):
+            if line["kind"] == "eval" and line["step"] == step:
+                yield line
+
+    def solved(self, budget: int, measure: str = "is_success") -> list[float] | None:
+        """``measure`` of each held-out task at the budget, in the order of their names.
+
+        Between the evaluations around it, so a success may be a share; None before both are there.
+        """
+        curve = self.curve()
+        after = next((point for point in curve if point[1] >= budget), None)
+        before = next((point for point in reversed(curve) if point[1] <= budget), None)
+        if before is None or after is None:
+            return None
+        (first, low, _), (last, high, _) = before, after
+        share = (budget - low) / (high - low) if high > low else 0.0
+        old, new = (
+            {line["task_id"]: float(line[measure]) for line in self.evaluated(step)}
+            for step in (first, last)
+        )
+        return [(1 - share) * old[task] + share * new[task] for task in sorted(new)]
+
+    def is_done(self, budget: int) -> bool:
+        """Whether an evaluation stands at the budget or after it."""
+        return any(tokens >= budget for _, tokens, _ in self.curve())
+
+    def train(
+        self,
+        budget: int,
+        seconds: float,
+        *,
+        port_base: int | None = None,
+        stopped: threading.Event | None = None,
+    ) -> None:
+        """Go on until the budget is sampled, the time is over, or ``stopped`` is set."""
+        runs, deadline = self.folder / "runs", time.monotonic() + seconds
+        run = next(iter(runs.glob("*/spec.json")), None)
+        command = [sys.executable, "-m", "troupe.cli", "train"]
+        command += ["--resume", str(run.parent)] if run else [str(self.spec)]
+        command += ["--runs-dir", str(runs), "--ports", "auto", "--json"]
+        command += ["--port-base", str(port_base)] if port_base is not None else []
+        stopped = stopped or threading.Event()
+        with (self.folder / "train.log").open("a") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            )
+            try:
+                while process.poll() is None and time.monotonic() < deadline:
+                    if stopped.wait(0.5) or self.is_done(budget):
+                        break
+            finally:
+                if process.poll() is None:
+                    process.terminate()  # in order; a background shell's children ignore SIGINT
+                process.wait(END_S)
+
+    def _read(self, name: str) -> Iterator[dict[str, Any]]:
+        """The lines of the run's file; a torn last one is not read."""
+        for file in self.folder.glob(f"runs/*/{name}"):
+            text = file.read_text("utf-8")
+            yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
