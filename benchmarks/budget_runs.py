@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-END_S = 120.0
+from benchmarks.processes import end_run
 
 
 class BudgetRun:
@@ -23,7 +23,12 @@ class BudgetRun:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.spec = folder / "spec.yaml"
-        self.spec.write_text(yaml.safe_dump(dict(document)))
+        text = yaml.safe_dump(dict(document))
+        if self.spec.is_file() and self.spec.read_text() != text:
+            raise SystemExit(
+                f"{self.spec} is of another job: move its folder away, or name another"
+            )
+        self.spec.write_text(text)
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
         """Of the run's metrics so far."""
@@ -45,10 +50,11 @@ class BudgetRun:
             if line["kind"] == "eval" and line["step"] == step:
                 yield line
 
-    def solved(self, budget: int, measure: str = "is_success") -> list[float] | None:
-        """``measure`` of each held-out task at the budget, in the order of their names.
+    def solved(self, budget: int, measure: str = "is_success") -> dict[str, float] | None:
+        """Held-out task -> its ``measure`` at the budget; None before evaluations are around it.
 
-        Between the evaluations around it, so a success may be a share; None before both are there.
+        Between those two evaluations, so a success may be a share. Without the tasks whose episode
+        was dropped in one of them.
         """
         curve = self.curve()
         after = next((point for point in curve if point[1] >= budget), None)
@@ -58,10 +64,15 @@ class BudgetRun:
         (first, low, _), (last, high, _) = before, after
         share = (budget - low) / (high - low) if high > low else 0.0
         old, new = (
-            {line["task_id"]: float(line[measure]) for line in self.evaluated(step)}
+            {
+                line["task_id"]: float(line[measure])
+                for line in self.evaluated(step)
+                if "dropped_reason" not in line
+            }
             for step in (first, last)
         )
-        return [(1 - share) * old[task] + share * new[task] for task in sorted(new)]
+        both = sorted(old.keys() & new.keys())
+        return {task: (1 - share) * old[task] + share * new[task] for task in both}
 
     def is_done(self, budget: int) -> bool:
         """Whether an evaluation stands at the budget or after it."""
@@ -80,8 +91,9 @@ class BudgetRun:
         run = next(iter(runs.glob("*/spec.json")), None)
         command = [sys.executable, "-m", "troupe.cli", "train"]
         command += ["--resume", str(run.parent)] if run else [str(self.spec)]
-        command += ["--runs-dir", str(runs), "--ports", "auto", "--json"]
         command += ["--port-base", str(port_base)] if port_base is not None else []
+        # Last, so that the platform's processes are known by it.
+        command += ["--ports", "auto", "--json", "--runs-dir", str(runs)]
         stopped = stopped or threading.Event()
         with (self.folder / "train.log").open("a") as log:
             process = subprocess.Popen(
@@ -92,9 +104,7 @@ class BudgetRun:
                     if stopped.wait(0.5) or self.is_done(budget):
                         break
             finally:
-                if process.poll() is None:
-                    process.terminate()  # in order; a background shell's children ignore SIGINT
-                process.wait(END_S)
+                end_run(process)
 
     def _read(self, name: str) -> Iterator[dict[str, Any]]:
         """The lines of the run's file; a torn last one is not read."""

@@ -4,13 +4,11 @@ A finished cell is one line of a JSON-lines file, which is read before anything 
 that stands there, of the same job and base model, is never repeated. Lines are only ever added.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,11 +20,9 @@ from typing import Any
 import yaml
 
 from benchmarks.learning_arms import ARMS, Setting, Task, spec_of
-from benchmarks.processes import cpu_s, family
+from benchmarks.processes import cpu_s, end_run, family
 from benchmarks.report import commit, machine
 
-END_S = 300.0
-"""For a run that was told to end: it ends its processes one after another."""
 TEMPERATURES = (1.0, 0.0)
 MAX_STEPS = 2000
 
@@ -213,7 +209,7 @@ def _train(
                 if not ends_by_itself and evals and _tokens(runs, max(evals)) >= budget.tokens:
                     break
         finally:
-            _end(process)
+            end_run(process)
     evals = _evals(runs)
     is_whole = process.returncode == 0 if ends_by_itself else bool(evals)
     if not is_whole or (not ends_by_itself and _tokens(runs, max(evals)) < budget.tokens):
@@ -223,20 +219,6 @@ def _train(
         [step, _tokens(runs, step), cpu_at.get(step, whole), success]
         for step, success in sorted(evals.items())
     ]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the platform; one that does not end in order is killed with all its processes."""
-    if process.poll() is None:
-        of_run = family(process.pid)
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            for pid in of_run:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            process.wait()
 
 
 def _cpu(pid: int, before: Mapping[int, float]) -> dict[int, float]:
