@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,19 +74,24 @@ class BudgetRun:
         both = sorted(old.keys() & new.keys())
         return {task: (1 - share) * old[task] + share * new[task] for task in both}
 
-    def is_done(self, budget: int) -> bool:
+    def is_done(self, budget: float) -> bool:
         """Whether an evaluation stands at the budget or after it."""
         return any(tokens >= budget for _, tokens, _ in self.curve())
 
     def train(
         self,
-        budget: int,
+        budget: float,
         seconds: float,
         *,
         port_base: int | None = None,
         stopped: threading.Event | None = None,
-    ) -> None:
-        """Go on until the budget is sampled, the time is over, or ``stopped`` is set."""
+        watch: Callable[[int], None] | None = None,
+    ) -> int:
+        """Go on until the budget is sampled, the time is over, or ``stopped`` is set.
+
+        ``watch`` is told the process's id twice a second. Returns the exit status: 0 where all
+        steps of the job are done.
+        """
         runs, deadline = self.folder / "runs", time.monotonic() + seconds
         run = next(iter(runs.glob("*/spec.json")), None)
         command = [sys.executable, "-m", "troupe.cli", "train"]
@@ -101,10 +106,14 @@ class BudgetRun:
             )
             try:
                 while process.poll() is None and time.monotonic() < deadline:
-                    if stopped.wait(0.5) or self.is_done(budget):
+                    ends = stopped.wait(0.5)
+                    if watch is not None:
+                        watch(process.pid)
+                    if ends or self.is_done(budget):
                         break
             finally:
                 end_run(process)
+        return process.returncode
 
     def _read(self, name: str) -> Iterator[dict[str, Any]]:
         """The lines of the run's file; a torn last one is not read."""
