@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,23 @@ def episode_document(episode: DryEpisode) -> dict[str, Any]:
         "team_return": record.team_return,
         "groups": groups,
     }
+
+
+def untaught(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Agents of ``episodes`` (documents) whose different answers were all worth the same.
+
+    None where no agent's were worth different things: scripted answers may all be right or wrong.
+    """
+    is_taught: dict[str, bool] = {}
+    differs: set[str] = set()
+    for group in (group for episode in episodes for group in episode["groups"]):
+        agent, candidates = group["agent"], group["candidates"]
+        is_taught[agent] = is_taught.get(agent, False) or any(c["advantage"] for c in candidates)
+        if len({c["text"] for c in candidates}) > 1:
+            differs.add(agent)
+    if not any(is_taught.values()):
+        return []
+    return [agent for agent, taught in is_taught.items() if agent in differs and not taught]
 
 
 def _advantages(algorithm: Algorithm, groups: Sequence[pb.Group]) -> dict[str, list[float]]:

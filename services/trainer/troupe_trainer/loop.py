@@ -67,7 +67,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
             await parts.evaluations.before_checkpoint(step)
         # After it: a flat step of a team whose held-out success has just risen is no news.
         await parts.checkpointing.emit_flat(report, batch)
-        await parts.checkpointing.emit_sparse(report, batch)
+        await parts.checkpointing.emit_sparse(report, batch, learned)
         await parts.checkpointing.emit_truncated(report)
         with progress.during("checkpoint"):
             covered = await parts.checkpointing.write(step + 1, batch, learned, report)

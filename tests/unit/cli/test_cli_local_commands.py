@@ -8,6 +8,7 @@ import pytest
 
 from troupe import __version__
 from troupe.cli.main import run
+from troupe.cli.spec_commands import print_episodes
 from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_paths
 from troupe.spec import JobSpec, SpecInvalidError
 
@@ -33,6 +34,49 @@ def test_dryrun_when_printed_for_people_then_names_agents_and_outcome(
     said = capsys.readouterr().out
     assert "planner" in said
     assert "solved" in said
+
+
+@pytest.mark.parametrize(
+    ("advantages", "texts", "named"),
+    [
+        ({"writer": [1.0, -1.0], "critic": [0.0, 0.0]}, ["a", "b"], ["critic"]),
+        ({"writer": [0.0, 0.0], "critic": [0.0, 0.0]}, ["a", "b"], []),
+        ({"writer": [1.0, -1.0], "critic": [0.0, 0.0]}, ["a", "a"], []),
+    ],
+    ids=["one agent", "nobody learns", "equal texts"],
+)
+def test_dryrun_when_an_agents_answers_are_all_worth_the_same_then_says_whose(
+    capsys: pytest.CaptureFixture[str],
+    advantages: dict[str, list[float]],
+    texts: list[str],
+    named: list[str],
+) -> None:
+    groups = [
+        {
+            "agent": agent,
+            "turn": 0,
+            "policy": agent,
+            "prompts": ["0"],
+            "candidates": [
+                {"index": n, "text": text, "reward": 0.0, "advantage": value, "is_chosen": n == 0}
+                for n, (text, value) in enumerate(zip(texts, values, strict=True))
+            ],
+        }
+        for agent, values in advantages.items()
+    ]
+    episode = {"task_id": "t", "is_success": False, "num_turns": 1, "team_return": 0.0}
+    print_episodes([{**episode, "groups": groups}], as_json=False)
+    notes = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in notes if "advantages are all 0" in line] == named
+
+
+def test_help_when_an_option_has_a_default_in_brackets_then_shows_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["eval", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "[test]" in shown
+    assert "[cpu]" in shown
 
 
 def test_dryrun_when_neither_file_nor_task_then_says_what_is_known(

@@ -8,7 +8,8 @@ from trainer_data import make_group
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.runtime.step_report.trainer import TrainerPart
-from troupe_trainer.learn.advice import flat_advice, sparse_advice
+from troupe_trainer.learn.advice import flat_advice, sparse_advice, untaught_advice
+from troupe_trainer.samples import credit
 
 CUT = pb.FINISH_REASON_LENGTH
 
@@ -138,3 +139,33 @@ def test_advice_when_whole_episodes_are_solved_then_asks_for_harder_tasks():
     text = sparse_advice(groups, report(groups, is_flat=False, groups_zero_variance=8), redraws=0)
     assert "In 8 groups every" in text
     assert "harder" in text
+
+
+def credited(agent, rewards, *, task, **more):
+    made = group(rewards, task=task, **more)
+    made.agent = agent
+    mean = sum(rewards) / len(rewards)
+    return credit(made, [reward - mean for reward in rewards], 1.0)
+
+
+def test_advice_when_one_agent_is_paid_the_same_for_everything_then_names_it_alone():
+    writer = [credited("writer", [0.0, 1.0, 0.0, 1.0], task=n) for n in range(3)]
+    critic = [credited("critic", [0.0] * 4, task=n) for n in range(3)]
+    advice = untaught_advice([*writer, *critic])
+    assert list(advice) == ["critic"]
+    assert "agent 'critic' was paid 0 (3 groups)" in advice["critic"]
+    assert "`follow`" in advice["critic"]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [credited("critic", [float(n)] * 4, task=n) for n in range(3)],
+        [credited("critic", [1.0] * 4, task=n, solved=True) for n in range(3)],
+        [credited("critic", [0.0] * 4, task=n, texts=["no"] * 4) for n in range(3)],
+        [credited("critic", [0.0] * 3, task=n) for n in range(2)],
+    ],
+    ids=["tasks differ", "solved", "one text", "few answers"],
+)
+def test_advice_when_equal_pay_says_little_then_no_agent_is_named(groups):
+    assert not untaught_advice(groups)

@@ -17,7 +17,13 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.deadlines import checkpoint_s
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints, Trained
-from troupe_trainer.learn.advice import RAISE_LIMIT, flat_advice, is_truncated, sparse_advice
+from troupe_trainer.learn.advice import (
+    RAISE_LIMIT,
+    flat_advice,
+    is_truncated,
+    sparse_advice,
+    untaught_advice,
+)
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.flat_steps import FlatSteps
 from troupe_trainer.learn.learners import Learned, Learners
@@ -51,6 +57,7 @@ class Checkpointing:
         self._refusal = ""
         self._is_truncated = False
         self._was_sparse = False
+        self._untaught: set[str] = set()
         self._flat_steps = FlatSteps(events)
 
     async def restore(self, *, with_all: bool = False) -> int:
@@ -203,15 +210,25 @@ class Checkpointing:
         event_id = f"flat-{self._mark}{report.step}"
         await self._events.emit("learning.flat", data, event_id=event_id)
 
-    async def emit_sparse(self, report: TrainerPart, batch: Batch) -> None:
-        """Emit an event, once in a life, when most groups of a step have no variance."""
+    async def emit_sparse(self, report: TrainerPart, batch: Batch, learned: Learned) -> None:
+        """Emit an event, once in a life, when most groups of a step have no variance.
+
+        And once for each agent that a step that is not flat taught nothing.
+        """
+        credited = [group for groups in learned.credited.values() for group in groups]
+        for agent, advice in ({} if report.is_flat else untaught_advice(credited)).items():
+            if agent not in self._untaught:
+                self._untaught.add(agent)
+                await self._emit_sparse(report, advice, of_agent=agent)
         if self._was_sparse:
             return
         groups = [group for groups in batch.groups.values() for group in groups]
         advice = sparse_advice(groups, report, redraws=self._spec.algorithm.redraws)
-        if not advice:
-            return
-        self._was_sparse = True
+        if advice:
+            self._was_sparse = True
+            await self._emit_sparse(report, advice)
+
+    async def _emit_sparse(self, report: TrainerPart, advice: str, *, of_agent: str = "") -> None:
         data = {
             "step": report.step,
             "groups_trained": report.groups_trained,
@@ -219,7 +236,7 @@ class Checkpointing:
             "sentence": f"In step {report.step}{self._whose()} {advice} The job goes on.",
         }
         _log.warning("learning.sparse", **data)
-        event_id = f"sparse-{self._mark}{report.step}"
+        event_id = "-".join(filter(None, (f"sparse-{self._mark}{report.step}", of_agent)))
         await self._events.emit("learning.sparse", data, event_id=event_id)
 
     def _whose(self) -> str:

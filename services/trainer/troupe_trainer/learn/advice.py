@@ -12,16 +12,22 @@ from dataclasses import dataclass
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.groups import SHOWN_CHARS
 from troupe.runtime.step_report.trainer import TRUNCATED_SHARE, TrainerPart
+from troupe_trainer.samples import CreditedGroup
 
 RAISE_LIMIT = (
     "Raise sampling.max_new_tokens (and max_tokens of a program's own calls, which lowers it; "
     "completion_tokens says how many were used), or have the prompts ask for shorter answers."
 )
 """What to do against truncated completions."""
+PAY_IT = (
+    "Pay its own answers by a term (a seat of a program: `judged`, or `score`), or take an "
+    "algorithm that pays an agent for what follows: `follow`, or `grpo` over whole episodes."
+)
+"""What to do for an agent that is paid the same for all it does."""
 SPARSE_SHARE = 0.75
 """Share of groups without variance from which a step is worth a word."""
 _FEWEST = 8
-"""Groups from which a share of them says something."""
+"""Groups from which a share of them says something, and answers of one agent."""
 _FAILED = {
     "truncated": "ran into the token limit",
     "format": "lacked the form that the task asks for",
@@ -117,6 +123,28 @@ def sparse_advice(groups: Sequence[pb.Group], report: TrainerPart, *, redraws: i
         f"nothing. In {easy} groups every candidate earned the most that its agent was paid. To "
         f"learn from more, {', '.join(ways)}."
     )
+
+
+def untaught_advice(credited: Sequence[CreditedGroup]) -> dict[str, str]:
+    """Words on each agent that was paid the same for all it did in a step, right or not.
+
+    Such a step may teach the other agents: then nobody but these words says it. ``credited`` are
+    the groups of policies that learn.
+    """
+    by_agent: dict[str, list[CreditedGroup]] = {}
+    for group in credited:
+        by_agent.setdefault(group.record.agent, []).append(group)
+    return {
+        agent: (
+            f"every answer of agent '{agent}' was paid {rewards.pop():g} ({len(groups)} groups), "
+            f"so it learnt nothing. {PAY_IT}"
+        )
+        for agent, groups in by_agent.items()
+        if len(rewards := {paid for group in groups for paid in _earned(group.record)}) == 1
+        and not any(group.has_signal for group in groups)
+        and sum(len(_different(group.record)) for group in groups) >= max(_FEWEST, 2 * len(groups))
+        and not all(c.is_success for group in groups for c in group.record.candidates)
+    }
 
 
 def _earned(group: pb.Group) -> list[float]:
