@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from troupe import __version__
@@ -35,8 +36,18 @@ class _CommandsByName(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in COMMANDS:
             loaded: Any = typer.main.get_command(build_app([args[0]]))
-            self.commands[args[0]] = loaded.commands[args[0]]
+            self.commands[args[0]] = _without_markup(loaded.commands[args[0]])
         return super().resolve_command(ctx, args)
+
+
+def _without_markup(command: Any) -> Any:
+    """``command`` with help whose brackets, such as [test], rich does not take for its markup."""
+    for option in command.params:
+        if getattr(option, "help", None):
+            option.help = escape(option.help)
+    for subcommand in getattr(command, "commands", {}).values():
+        _without_markup(subcommand)
+    return command
 
 
 def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:

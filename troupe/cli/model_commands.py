@@ -100,7 +100,8 @@ def _make_from_gguf(file: Path, folder: Path, more: list[str], *, as_json: bool)
 def tiny(
     target: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")],
     task: Annotated[
-        str | None, typer.Option(help="Task family that it is warm-started on [plan_path].")
+        str | None,
+        typer.Option(help="Task family that it is warm-started on, or a job spec [plan_path]."),
     ] = None,
     rows: Annotated[
         Path | None,

@@ -165,3 +165,24 @@ def test_main_when_the_family_has_a_usual_warm_start_then_flags_alone_differ_fro
     assert main([*params, *flags, "--out", str(tmp_path / "m")]) == 0
     made = json.loads((tmp_path / "m" / "manifest.json").read_text())["recipe"]["warm_start"]
     assert (made["num_careful_steps"], made["num_careless_steps"], made["solo_share"]) == (2, 0, 0)
+
+
+def test_main_when_the_task_is_a_job_spec_then_takes_its_parameters_and_flags_change_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "job.yaml"
+    spec.write_text(
+        "name: walk\nsteps: 1\ntasks_per_step: 1\n"
+        "task: {name: guided_walk, params: {size: 5, view: beside}}\n"
+        "workflow: {order: [scout, walker], max_turns: 4}\n"
+        "agents: {scout: {policy: one}, walker: {policy: one}}\n"
+        "policies: {one: {model: models/none}}\nalgorithm: {kind: at_grpo}\n"
+    )
+    shape = '{"hidden_size": 32, "num_layers": 1, "num_heads": 2, "intermediate_size": 32}'
+    flags = ["--size", "4", "--warm-start", '{"num_careful_steps": 2}', "--shape", shape]
+    assert main(["--task", str(spec), *flags, "--out", str(tmp_path / "m")]) == 0
+    recipe = json.loads((tmp_path / "m" / "manifest.json").read_text())["recipe"]
+    assert (recipe["task"], recipe["params"]) == ("guided_walk", {"size": 4, "view": "beside"})
+    missing = str(tmp_path / "none.yaml")
+    assert main(["--task", missing, "--out", str(tmp_path / "n")]) == 2
+    assert "none.yaml" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.spec import load_spec
 from troupe.spec.issues import SpecInvalidError, issues_of
 from troupe.tasks.registry import load_family
 from troupe_trainer.tiny_model.answered_rows import TASK_NAME, rows_params
@@ -48,11 +49,15 @@ def _build(parsed: argparse.Namespace) -> None:
 
 
 def _task(parsed: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Name and parameters of the task family."""
+    """Name and parameters of the task family; those of a spec are changed by the flags."""
     if parsed.rows is not None:
         return TASK_NAME, rows_params(parsed.rows, _fields(parsed.agents, "--agents"))
     size = {} if parsed.size is None else {"size": parsed.size}
-    return parsed.task, {**_fields(parsed.params, "--params"), **size}
+    changed = {**_fields(parsed.params, "--params"), **size}
+    if Path(parsed.task).suffix in (".yaml", ".yml", ".json"):
+        task = load_spec(Path(parsed.task)).task
+        return task.name, {**task.params, **changed}
+    return parsed.task, changed
 
 
 def _warm_start(task: str, params: dict[str, Any], text: str) -> str:
@@ -80,7 +85,7 @@ def _fields(text: str, flag: str) -> dict[str, Any]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m troupe_trainer.tiny_model")
-    parser.add_argument("--task", default="plan_path", help="task family")
+    parser.add_argument("--task", default="plan_path", help="task family, or a job spec")
     parser.add_argument("--rows", type=Path, default=None, help="rows with answers, no family")
     parser.add_argument("--agents", default="{}", help="instruction by agent of --rows, as JSON")
     parser.add_argument("--size", type=int, default=None, help="its size parameter")
