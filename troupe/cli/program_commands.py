@@ -82,6 +82,7 @@ def run(spec: SpecFile, index: Index = 0, as_json: opt.AsJson = False) -> None:
     info = dict(steps[-1]["info"])
     traceback = info.pop("traceback", "")
     out().print(f"end: {info}\n{traceback}".rstrip(), markup=False)
+    _note_cut_off(spec, steps)
 
 
 @program_app.command()
@@ -93,11 +94,13 @@ def check(
     """Run the program twice on each task, answered the same: 1 if it asks something else."""
     problems: list[str] = []
     ends: Counter[str] = Counter()
+    longest: list[Mapping[str, Any]] = []
     with _opened(spec) as (family, environment):
         for index in range(num_tasks):
             try:
                 first = [*_played(family, environment, index, seed=index)]
                 ends[str(first[-1]["info"].get(PROGRAM_END, "cut off"))] += 1
+                longest = max(longest, first, key=len)
                 environment.worlds.close()  # the second run starts from nothing
                 problems += _differences(index, first, family, environment)
             except TroupeError as error:
@@ -108,8 +111,21 @@ def check(
         out().print(problem, markup=False)
     ended = ", ".join(f"{end} {count}" for end, count in ends.items()) or "none"
     note(f"{num_tasks} tasks run twice, {len(problems)} problems; ended: {ended}")
+    _note_cut_off(spec, longest)
     if problems:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _note_cut_off(path: Path, steps: list[Mapping[str, Any]]) -> None:
+    """Warn where training would end the episode before the program does."""
+    max_turns = load_spec(path).workflow.max_turns
+    for agent, count in Counter(step["agent"] for step in steps).most_common(1):
+        if count > max_turns:
+            note(
+                f"warning: {agent} was asked {count} times, and workflow.max_turns is {max_turns}: "
+                "a job ends such an episode before the program answers, so its outcome is not "
+                "paid. Raise max_turns"
+            )
 
 
 @contextmanager

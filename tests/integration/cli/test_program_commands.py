@@ -38,6 +38,10 @@ def raises(task):
 
 def misspelt(task):
     return task["questoin"]
+
+
+def thrice(task):
+    return [say("You are the solver.", f"{n}: {task['question']}") for n in range(3)][-1]
 """
 LINE_OF_RAISES, LINE_OF_MISSPELT = 21, 25
 Spec = Callable[..., str]
@@ -163,6 +167,25 @@ def test_check_when_the_program_repeats_then_is_fine_and_says_how_runs_ended(
         "problems": [],
         "ends": {"answered": 1},
     }
+
+
+@pytest.mark.parametrize(("max_turns", "is_cut_off"), [(2, True), (3, False)])
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_program_when_a_job_would_end_before_it_then_warns(
+    spec: Spec,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    max_turns: int,
+    *,
+    is_cut_off: bool,
+) -> None:
+    path = spec("team:thrice")
+    document = yaml.safe_load(Path(path).read_text())
+    document["workflow"]["max_turns"] = max_turns
+    Path(path).write_text(yaml.safe_dump(document))
+    assert run(["program", command, path]) == 0
+    warning = f"solver was asked 3 times, and workflow.max_turns is {max_turns}"
+    assert (warning in capsys.readouterr().err) is is_cut_off
 
 
 def test_check_when_a_clock_is_in_a_prompt_then_names_call_and_difference(
