@@ -100,10 +100,20 @@ async def awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 def as_text(answer: Any) -> str:
-    """A program's answer as text; anything but text is written as JSON."""
-    if answer is None:
-        return ""
-    return answer if isinstance(answer, str) else json.dumps(answer, default=str)
+    """A program's answer as text; values of JSON are written as JSON, and None as nothing.
+
+    Raises:
+        TypeError: it is an object, such as a framework's message: its repr would be judged.
+    """
+    if answer is None or isinstance(answer, str):
+        return answer or ""
+    try:
+        return json.dumps(answer)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"the program returned a {type(answer).__name__} that JSON can't hold ({error}); "
+            "return the answer's text"
+        ) from None
 
 
 def post(url: str, document: Any) -> None:

@@ -40,6 +40,13 @@ def misspelt(task):
     return task["questoin"]
 
 
+def message(task):
+    class AIMessage:
+        content = say("You are the solver.", task["question"])
+
+    return {"messages": [AIMessage()]}
+
+
 def thrice(task):
     return [say("You are the solver.", f"{n}: {task['question']}") for n in range(3)][-1]
 """
@@ -128,6 +135,16 @@ def test_run_when_the_program_raises_then_names_file_and_line(
     said = capsys.readouterr().out
     assert "'program_end': 'program_error'" in said
     assert f'File "{tmp_path}/team.py", line {LINE_OF_RAISES}, in raises' in said
+
+
+def test_run_when_the_program_returns_an_object_then_asks_for_the_answers_text(
+    spec: Spec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["program", "run", spec("team:message")]) == 0
+    said = capsys.readouterr().out
+    assert "'program_end': 'program_error'" in said
+    assert "returned a dict that JSON can't hold (Object of type AIMessage" in said
+    assert "return the answer's text" in said
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
