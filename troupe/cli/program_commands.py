@@ -95,12 +95,15 @@ def check(
     problems: list[str] = []
     ends: Counter[str] = Counter()
     longest: list[Mapping[str, Any]] = []
+    why = ""
     with _opened(spec) as (family, environment):
         for index in range(num_tasks):
             try:
                 first = [*_played(family, environment, index, seed=index)]
                 ends[str(first[-1]["info"].get(PROGRAM_END, "cut off"))] += 1
                 longest = max(longest, first, key=len)
+                if (message := first[-1]["info"].get("message")) and not why:
+                    why = f"task {index}: {message}"
                 environment.worlds.close()  # the second run starts from nothing
                 problems += _differences(index, first, family, environment)
             except TroupeError as error:
@@ -111,6 +114,8 @@ def check(
         out().print(problem, markup=False)
     ended = ", ".join(f"{end} {count}" for end, count in ends.items()) or "none"
     note(f"{num_tasks} tasks run twice, {len(problems)} problems; ended: {ended}")
+    if why:
+        note(f"the first that failed: {_short(why)}")
     _note_cut_off(spec, longest)
     if problems:
         raise typer.Exit(EXIT_FAILED)

@@ -177,7 +177,9 @@ def test_check_when_the_program_repeats_then_is_fine_and_says_how_runs_ended(
     spec: Spec, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["program", "check", spec("team:raises"), "--n", "2"]) == 0
-    assert "2 tasks run twice, 0 problems; ended: program_error 2" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "2 tasks run twice, 0 problems; ended: program_error 2" in said
+    assert "the first that failed: task 0: ValueError: cannot parse" in said
     assert run(["program", "check", spec("team:pair"), "--n", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "num_tasks": 1,
