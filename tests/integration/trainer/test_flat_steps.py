@@ -196,3 +196,31 @@ async def test_flat_step_when_an_event_cannot_be_read_then_it_is_news(
     broken = pb.Event(type="eval.done", data_json="{").SerializeToString()
     await redis.xadd(keys.events("unit-1"), {VERSION_FIELD: version, FIELD: broken})
     assert await FlatSteps(events).is_news(SOLVED)
+
+
+async def test_step_when_one_agent_of_two_learns_nothing_then_one_event_names_it(
+    redis: Redis, tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job_spec(tiny_model)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    events = EventLog(redis, "unit-1", source="trainer")
+    journal = Checkpointing(spec, team, Checkpoints(tmp_path, spec), events)
+    paid = {"tool": [1.0, 0.0, 0.0, 0.0], "planner": [0.0] * 4}
+    try:
+        for step in range(2):
+            groups = [
+                make_group(random.Random(task), step=step, task=task, agent=agent, rewards=rewards)
+                for agent, rewards in paid.items()
+                for task in range(3)
+            ]
+            for candidate in (candidate for group in groups for candidate in group.candidates):
+                candidate.text = f"answer {candidate.index}"
+            batch = Batch(step, {"shared": groups}, {})
+            learned = await team.learn(batch)
+            await journal.emit_sparse(step_report(batch, learned, 1.0), batch, learned)
+    finally:
+        team.close()
+    (found,) = [stored.event for stored in await events.read()]
+    assert found.type == "learning.sparse"
+    sentence = json.loads(found.data_json)["sentence"]
+    assert sentence.startswith("In step 0 every answer of agent 'planner' was paid 0 (3 groups)")

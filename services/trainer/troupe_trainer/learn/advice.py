@@ -126,10 +126,9 @@ def sparse_advice(groups: Sequence[pb.Group], report: TrainerPart, *, redraws: i
 
 
 def untaught_advice(credited: Sequence[CreditedGroup]) -> dict[str, str]:
-    """Words on each agent that was paid the same for all it did in a step, right or not.
+    """Words on each agent that was paid the same for all that it did in a step.
 
-    Such a step may teach the other agents: then nobody but these words says it. ``credited`` are
-    the groups of policies that learn.
+    ``credited`` are the groups of policies that learn.
     """
     by_agent: dict[str, list[CreditedGroup]] = {}
     for group in credited:
