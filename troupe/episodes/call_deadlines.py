@@ -31,6 +31,11 @@ class CallDeadlines:
         """Time of a Generate call of ``policy``."""
         return generation_s(self._spec.limits, max_new_tokens, self.rate(policy))
 
+    def scoring_s(self, teacher: str, max_new_tokens: int) -> float:
+        """Time of a call that judges completions: as if ``teacher`` had to write the longest."""
+        rate = decoding_rate(self._spec.teachers()[teacher])
+        return generation_s(self._spec.limits, max_new_tokens, rate)
+
     def episode_s(self) -> float:
         """Time of an episode that begins now."""
         return episode_s(self._spec, {name: self.rate(name) for name in self._spec.policies})
