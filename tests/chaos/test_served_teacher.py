@@ -75,8 +75,8 @@ def test_job_when_a_replica_serves_its_teacher_then_learns_as_from_one_in_the_tr
     assert served[0]["kl_teacher"] != 0.0
     for name in ("kl_teacher", "loss"):
         assert served[0][name] == pytest.approx(in_trainer[0][name], rel=1e-3, abs=1e-4)
-    names = {path.name for path in (undisturbed / "procs").glob("rollout-*.json")}
-    assert names == {"rollout-shared-0.json", "rollout-shared-teacher-0.json"}
+    names = {path.name for path in (undisturbed / "logs").glob("rollout-*.log")}
+    assert names == {"rollout-shared-0.log", "rollout-shared-teacher-0.log"}
 
 
 def test_teacher_when_its_replica_is_killed_in_a_round_then_every_group_has_its_judgement(
