@@ -197,7 +197,7 @@ class InProcess:
                 self.version,
                 size,
                 min_candidates=least,
-                is_judged=teacher_name(group.policy) in self.spec.teachers(),
+                is_scored=teacher_name(group.policy) in self.spec.teachers(),
             )
             assert fault(group, expected) is None
         by_policy = {p: [g for g in groups if g.policy == p] for p in self.spec.policies}

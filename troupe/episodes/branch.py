@@ -114,7 +114,7 @@ class BranchContext:
         generation = await self._generate(request)
         if self.teacher is None or self.is_eval or is_greedy or not self.learns(agent):
             return generation
-        if spec.policies[policy].served_teacher() is None:
+        if spec.policies[policy].teacher_replicas is None:
             return generation
         return await self._taught(self.teacher, request, generation)
 
@@ -135,21 +135,21 @@ class BranchContext:
         self, teacher: TeacherPort, asked: GenerateRequest[Observation], generation: Generation
     ) -> Generation:
         """``generation`` with what the policy's teacher thinks of each token."""
-        judge, candidates = teacher_name(asked.policy), generation.candidates
+        name, candidates = teacher_name(asked.policy), generation.candidates
         request = ScoreRequest(
-            judge,
+            name,
             0,
             asked.prompt,
             generation.prompt_token_ids,
             [candidate.token_ids for candidate in candidates],
         )
-        timeout_s = self.deadlines.scoring_s(judge, asked.sampling.max_new_tokens)
+        timeout_s = self.deadlines.scoring_s(name, asked.sampling.max_new_tokens)
         scores = await teacher.score(request, timeout_s=timeout_s)
-        judged = [
+        scored = [
             replace(candidate, teacher_logprobs=logprobs)
             for candidate, logprobs in zip(candidates, scores, strict=True)
         ]
-        return replace(generation, candidates=judged)
+        return replace(generation, candidates=scored)
 
     async def outcomes(
         self, state: bytes, agent: str, actions: Sequence[str], *, are_observed: bool = True

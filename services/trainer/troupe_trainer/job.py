@@ -213,7 +213,7 @@ class TrainingJob:
             fence=self._fence,
             vision={policy: model.vision for policy, model in models.items()},
             min_candidates=learners.min_candidates,
-            judged=[p for p in models if teacher_name(p) in self._spec.teachers()],
+            scored=[p for p in models if teacher_name(p) in self._spec.teachers()],
         )
         versions = Versions(
             self._job_id,

@@ -24,7 +24,7 @@ def _collector(
     *,
     max_staleness: int = 0,
     max_dropped_fraction: float = 1.0,
-    judged: Sequence[str] = (),
+    scored: Sequence[str] = (),
 ) -> Collector:
     vocabularies = {"shared": 1000}
     return Collector(
@@ -36,7 +36,7 @@ def _collector(
         control=Control(),
         max_staleness=max_staleness,
         max_dropped_fraction=max_dropped_fraction,
-        judged=judged,
+        scored=scored,
     )
 
 
@@ -114,7 +114,7 @@ async def test_collect_when_a_served_teacher_judged_some_groups_then_the_others_
             candidate.teacher_logprobs.extend([-0.5] * len(candidate.token_ids))
     groups[2].candidates[0].teacher_logprobs[0] = math.nan
     await _complete(redis, 0, groups)
-    batch = await _collector(redis, judged=["shared"]).collect(0)
+    batch = await _collector(redis, scored=["shared"]).collect(0)
     assert [g.group_id for g in batch.groups["shared"]] == sorted(g.group_id for g in groups[:2])
     assert batch.dropped == {"bad_teacher_logprobs": 1, "no_teacher_logprobs": 1}
 

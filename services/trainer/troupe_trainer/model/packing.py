@@ -290,12 +290,12 @@ def microbatch(blocks: Sequence[Block]) -> Microbatch:
             for start, b in placed
             if b.samples.images
         ],
-        teacher_logprobs_N=_judged(samples),
+        teacher_logprobs_N=_scored(samples),
     )
 
 
-def _judged(samples: Sequence[Sample]) -> Floats | None:
-    """What a teacher's replicas think of each token; None unless they judged all of them."""
+def _scored(samples: Sequence[Sample]) -> Floats | None:
+    """What a teacher's replicas think of each token; None unless they scored all of them."""
     if any(len(s.teacher_logprobs) != len(s.token_ids) for s in samples):
         return None
     return np.concatenate([s.teacher_logprobs for s in samples], dtype=np.float32)

@@ -1,7 +1,7 @@
 """The port through which episodes have a served teacher judge what a policy sampled, over a fleet.
 
-Owns the path of such a call: choice of a replica, accounting. `failover` retries. A call belongs to
-a play that `FleetRollout` admitted, so there are no more of them than of those.
+Owns the path of such a call: choice of a replica, accounting. `failover` retries. A call follows
+one of `FleetRollout` in its play, so plays bound them all.
 """
 
 import time
