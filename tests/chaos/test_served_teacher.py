@@ -99,3 +99,17 @@ def test_teacher_when_its_replica_is_killed_in_a_round_then_every_group_has_its_
     run_dir = succeeded(platform, job_id)
     assert not any(line["groups_dropped"] for line in steps(run_dir))
     assert weights(run_dir) == weights(undisturbed)
+
+
+@pytest.mark.slow
+def test_job_when_answers_go_on_with_newer_weights_then_each_is_scored_by_the_same_teacher(
+    platform: Platform, taught: dict[str, Any]
+) -> None:
+    ahead = {"max_staleness": 1, "updates_in_flight": True, "steps": 6}
+    algorithm = taught["algorithm"] | {"loss": {"importance": {}}}
+    with platform.client() as client:
+        job_id = client.submit({**taught, **ahead, "algorithm": algorithm}).job_id
+    trained = steps(succeeded(platform, job_id))
+    assert len(trained) == 6
+    assert max(line["staleness_mean"] for line in trained) > 0
+    assert not any(line["groups_dropped"] or line["is_flat"] for line in trained)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from sglang_world import LORA, PROMPT, engine_settings, push, worst
 
 from benchmarks.rollout_fleet import TinyTrainer
