@@ -7,13 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-END_S = 120.0
+from benchmarks.processes import end_run
 
 
 class BudgetRun:
@@ -23,7 +23,12 @@ class BudgetRun:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.spec = folder / "spec.yaml"
-        self.spec.write_text(yaml.safe_dump(dict(document)))
+        text = yaml.safe_dump(dict(document))
+        if self.spec.is_file() and self.spec.read_text() != text:
+            raise SystemExit(
+                f"{self.spec} is of another job: move its folder away, or name another"
+            )
+        self.spec.write_text(text)
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
         """Of the run's metrics so far."""
@@ -45,10 +50,11 @@ class BudgetRun:
             if line["kind"] == "eval" and line["step"] == step:
                 yield line
 
-    def solved(self, budget: int, measure: str = "is_success") -> list[float] | None:
-        """``measure`` of each held-out task at the budget, in the order of their names.
+    def solved(self, budget: int, measure: str = "is_success") -> dict[str, float] | None:
+        """Held-out task -> its ``measure`` at the budget; None before evaluations are around it.
 
-        Between the evaluations around it, so a success may be a share; None before both are there.
+        Between those two evaluations, so a success may be a share. Without the tasks whose episode
+        was dropped in one of them.
         """
         curve = self.curve()
         after = next((point for point in curve if point[1] >= budget), None)
@@ -58,30 +64,41 @@ class BudgetRun:
         (first, low, _), (last, high, _) = before, after
         share = (budget - low) / (high - low) if high > low else 0.0
         old, new = (
-            {line["task_id"]: float(line[measure]) for line in self.evaluated(step)}
+            {
+                line["task_id"]: float(line[measure])
+                for line in self.evaluated(step)
+                if "dropped_reason" not in line
+            }
             for step in (first, last)
         )
-        return [(1 - share) * old[task] + share * new[task] for task in sorted(new)]
+        both = sorted(old.keys() & new.keys())
+        return {task: (1 - share) * old[task] + share * new[task] for task in both}
 
-    def is_done(self, budget: int) -> bool:
+    def is_done(self, budget: float) -> bool:
         """Whether an evaluation stands at the budget or after it."""
         return any(tokens >= budget for _, tokens, _ in self.curve())
 
     def train(
         self,
-        budget: int,
+        budget: float,
         seconds: float,
         *,
         port_base: int | None = None,
         stopped: threading.Event | None = None,
-    ) -> None:
-        """Go on until the budget is sampled, the time is over, or ``stopped`` is set."""
+        watch: Callable[[int], None] | None = None,
+    ) -> int:
+        """Go on until the budget is sampled, the time is over, or ``stopped`` is set.
+
+        ``watch`` is told the process's id twice a second. Returns the exit status: 0 where all
+        steps of the job are done.
+        """
         runs, deadline = self.folder / "runs", time.monotonic() + seconds
         run = next(iter(runs.glob("*/spec.json")), None)
         command = [sys.executable, "-m", "troupe.cli", "train"]
         command += ["--resume", str(run.parent)] if run else [str(self.spec)]
-        command += ["--runs-dir", str(runs), "--ports", "auto", "--json"]
         command += ["--port-base", str(port_base)] if port_base is not None else []
+        # Last, so that the platform's processes are known by it.
+        command += ["--ports", "auto", "--json", "--runs-dir", str(runs)]
         stopped = stopped or threading.Event()
         with (self.folder / "train.log").open("a") as log:
             process = subprocess.Popen(
@@ -89,12 +106,14 @@ class BudgetRun:
             )
             try:
                 while process.poll() is None and time.monotonic() < deadline:
-                    if stopped.wait(0.5) or self.is_done(budget):
+                    ends = stopped.wait(0.5)
+                    if watch is not None:
+                        watch(process.pid)
+                    if ends or self.is_done(budget):
                         break
             finally:
-                if process.poll() is None:
-                    process.terminate()  # in order; a background shell's children ignore SIGINT
-                process.wait(END_S)
+                end_run(process)
+        return process.returncode
 
     def _read(self, name: str) -> Iterator[dict[str, Any]]:
         """The lines of the run's file; a torn last one is not read."""

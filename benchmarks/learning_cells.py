@@ -4,13 +4,12 @@ A finished cell is one line of a JSON-lines file, which is read before anything 
 that stands there, of the same job and base model, is never repeated. Lines are only ever added.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,14 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from benchmarks.budget_runs import BudgetRun
 from benchmarks.learning_arms import ARMS, Setting, Task, spec_of
 from benchmarks.processes import cpu_s, family
 from benchmarks.report import commit, machine
 
-END_S = 300.0
-"""For a run that was told to end: it ends its processes one after another."""
 TEMPERATURES = (1.0, 0.0)
 MAX_STEPS = 2000
 
@@ -151,10 +147,9 @@ def play(
     if base is None:
         raise RunFailed(f"there is no base model in {model}")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / "spec.yaml").write_text(yaml.safe_dump(document))
+    run = BudgetRun(folder, document)
     began = time.monotonic()
-    curve = _train(folder, budget, port_base, ends_by_itself=cell.steps > 0)
+    curve = _train(run, budget, port_base, ends_by_itself=cell.steps > 0)
     line: dict[str, Any] = {
         "cell": cell.named(digest_of(document, model, base, budget)),
         "base": base,
@@ -163,11 +158,11 @@ def play(
         "wall_s": round(time.monotonic() - began, 1),
         "algorithm": ARMS[cell.arm].algorithm,
         "curve": curve,
-        "steps_at_budget": _steps_at(folder, budget.tokens),
+        "steps_at_budget": _steps_at(run, budget.tokens),
     }
     if cell.steps:
-        run = next((folder / "runs").glob("*/metrics.jsonl")).parent
-        line["test"] = _tests(["--team", str(run)], folder, budget, task.first_test)
+        team = next((folder / "runs").glob("*/metrics.jsonl")).parent
+        line["test"] = _tests(["--team", str(team)], folder, budget, task.first_test)
     shutil.rmtree(folder)
     return line
 
@@ -190,53 +185,25 @@ def _tests(team: Sequence[str], folder: Path, budget: Budget, first: int) -> dic
 
 
 def _train(
-    folder: Path, budget: Budget, port_base: int, *, ends_by_itself: bool
+    run: BudgetRun, budget: Budget, port_base: int, *, ends_by_itself: bool
 ) -> list[list[float]]:
-    runs = folder / "runs"
-    command = [sys.executable, "-m", "troupe.cli", "train", str(folder / "spec.yaml"), "--json"]
-    # Last, so that `family` knows the platform's processes by it.
-    command += ["--port-base", str(port_base), "--ports", "auto", "--runs-dir", str(runs)]
     spent: dict[int, float] = {}
     cpu_at: dict[int, float] = {}
-    with (folder / "train.log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
-        )
-        deadline = time.monotonic() + budget.timeout_s
-        try:
-            while process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.5)
-                spent |= _cpu(process.pid, spent)
-                evals = _evals(runs)
-                for step in evals:
-                    cpu_at.setdefault(step, round(sum(spent.values()), 1))
-                if not ends_by_itself and evals and _tokens(runs, max(evals)) >= budget.tokens:
-                    break
-        finally:
-            _end(process)
-    evals = _evals(runs)
-    is_whole = process.returncode == 0 if ends_by_itself else bool(evals)
-    if not is_whole or (not ends_by_itself and _tokens(runs, max(evals)) < budget.tokens):
-        raise RunFailed(f"it ended before its budget; look at {folder / 'train.log'}")
+
+    def watch(pid: int) -> None:
+        spent.update(_cpu(pid, spent))
+        for step, _, _ in run.curve():
+            cpu_at.setdefault(step, round(sum(spent.values()), 1))
+
+    tokens = math.inf if ends_by_itself else budget.tokens
+    status = run.train(tokens, budget.timeout_s, port_base=port_base, watch=watch)
+    is_whole = status == 0 if ends_by_itself else run.is_done(budget.tokens)
+    if not is_whole:
+        raise RunFailed(f"it ended before its budget; look at {run.folder / 'train.log'}")
     whole = round(sum(spent.values()), 1)
     return [
-        [step, _tokens(runs, step), cpu_at.get(step, whole), success]
-        for step, success in sorted(evals.items())
+        [step, sampled, cpu_at.get(step, whole), success] for step, sampled, success in run.curve()
     ]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the platform; one that does not end in order is killed with all its processes."""
-    if process.poll() is None:
-        of_run = family(process.pid)
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            for pid in of_run:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            process.wait()
 
 
 def _cpu(pid: int, before: Mapping[int, float]) -> dict[int, float]:
@@ -247,32 +214,10 @@ def _cpu(pid: int, before: Mapping[int, float]) -> dict[int, float]:
         return {}
 
 
-def _lines(runs: Path) -> list[dict[str, Any]]:
-    """Of the only run's metrics; a torn last line is not read."""
-    files = list(runs.glob("*/metrics.jsonl"))
-    if not files:
-        return []
-    text = files[0].read_text("utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def _evals(runs: Path) -> dict[int, float]:
-    """Steps done -> held-out success."""
-    return {x["step"]: x["success"] for x in _lines(runs) if x["kind"] == "eval"}
-
-
-def _tokens(runs: Path, steps: int) -> int:
-    """Sampled in the first ``steps`` steps, by all policies."""
-    trained = [x for x in _lines(runs) if x["kind"] == "train"]
-    by_step = {x["step"]: x["num_tokens"] for x in trained}
-    return sum(number for step, number in by_step.items() if step < steps)
-
-
-def _steps_at(folder: Path, tokens: int) -> int:
+def _steps_at(run: BudgetRun, tokens: int) -> int:
     """The first number of steps that sampled the budget; all of them where none did."""
-    steps = sorted({x["step"] for x in _lines(folder / "runs") if x["kind"] == "train"})
-    whole = len(steps)
-    return next((n for n in range(1, whole) if _tokens(folder / "runs", n) >= tokens), whole)
+    whole = len({line["step"] for line in run.lines("train")})
+    return next((n for n in range(1, whole) if run.tokens(n) >= tokens), whole)
 
 
 def _test(team: Sequence[str], folder: Path, temperature: float, budget: Budget, first: int) -> str:

@@ -1,6 +1,9 @@
 """CPU time and peak memory of processes, as /proc counts them."""
 
+import contextlib
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -24,6 +27,23 @@ def naming(key: bytes, *pids: int) -> list[int]:
         grown = not more <= family
         family |= more
     return sorted(family)
+
+
+def end_run(process: "subprocess.Popen[bytes]", patience_s: float = 300.0) -> None:
+    """End ``troupe train`` in order; one that takes longer is killed with all its processes.
+
+    By SIGTERM: what a background shell has started ignores SIGINT.
+    """
+    if process.poll() is None:
+        of_run = family(process.pid)
+        process.terminate()
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            for pid in of_run:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
 
 
 def _read(path: str) -> bytes:

@@ -1,7 +1,7 @@
 """Arms of training on an agent program, compared at equal sampled tokens, each tuned alike.
 
 Run: ``python -m benchmarks.program_arms follow|router|designed|notes [--tokens 30000]
-[--seeds 1,2,3] [--rates 2e-3,5e-3] [--workers 2] [--minutes 9] [--folder build/program_arms]
+[--seeds 1,2,3,4] [--rates 2e-3,5e-3] [--workers 2] [--minutes 9] [--folder build/program_arms]
 [--quick]``.
 ``follow``, which is meant where none is named: an outcome alone, paid at the end of a group chat,
 learnt by `follow` and by `grpo`. ``router``: keepers that know different things, asked by a router
@@ -29,163 +29,27 @@ import json
 import math
 import os
 import queue
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-import yaml
 
 from benchmarks.budget_runs import BudgetRun
 from benchmarks.demo_overhead import quick_model
-from benchmarks.learning_report import interval
+from benchmarks.learning_cells import base_digest
+from benchmarks.learning_report import interval, sign_flip
 from benchmarks.program_examples import ROOT
+from benchmarks.program_questions import QUESTIONS, spec_of
 from benchmarks.report import clean_up_on_sigterm, commit, machine
 
 TUNING_SEED = 0
 FIRST_PORT = 18_500
-TOY: dict[str, Any] = {"folder": "toy", "python": None, "preload": []}
-CHAT: dict[str, Any] = {
-    "program": "chat:run",
-    **TOY,
-    "score": None,
-    "seats": {
-        "solver": {"system": "You are the solver"},
-        "verifier": {"system": "You are the verifier", "samples": ["APPROVE", "REVISE"]},
-    },
-}
-FOLLOW = {"kind": "follow", "group_size": 4, "scale": "none", "follow": {"executions": 2}}
-GRPO = {"kind": "grpo", "group_size": 8, "scale": "none"}
-DESIGN = {
-    "kind": "follow",
-    "group_size": 4,
-    "scale": "none",
-    "follow": {"agents": ["designer"], "executions": 2, "goes_on": False},
-}
-
-
-def _fixed(plan: str, tasks: int) -> dict[str, Any]:
-    """Every problem gets this plan, and nobody designs."""
-    seats = ("executor",)
-    return {"params": {"plan": plan}, "algorithm": GRPO, "seats": seats, "tasks": tasks}
-
-
-def _pair(kind: str, **params: float) -> dict[str, Any]:
-    """Two writers, learnt by an algorithm with the example's groups."""
-    algorithm = {"kind": kind, "group_size": 6, "minibatches": 2}
-    algorithm |= {"params": params} if params else {}
-    return {"params": {"program": "writers:run", **TOY}, "algorithm": algorithm}
-
-
-FIVE = "".join(f"{name} = answer()\n" for name in "abcde") + "f = vote(a, b, c, d, e)"
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is compared: changes of an example by arm (``tasks``: of a step), and how.
-
-    ``measure``: of a held-out episode's line, 0 to 1.
-    """
-
-    example: str
-    arms: dict[str, dict[str, Any]]
-    rates: tuple[float, ...] = (2e-3, 5e-3)
-    num_tasks: int = 200
-    every: int = 6
-    measure: str = "is_success"
-
-
-QUESTIONS = {
-    "follow": Question(
-        "programs/ag2_plan_path",
-        {
-            "follow": {"params": CHAT, "algorithm": FOLLOW},
-            "grpo": {"params": CHAT, "algorithm": GRPO},
-        },
-        num_tasks=100,
-    ),
-    "designed": Question(
-        "designed/sums",
-        {
-            "both learn": {"algorithm": DESIGN},
-            "designer frozen": {"algorithm": DESIGN, "frozen": "designer"},
-            "executor frozen": {"algorithm": DESIGN, "frozen": "executor"},
-            "one answer": _fixed("a = answer()", tasks=64),
-            "one program": _fixed("a = program()", tasks=16),
-            "five answers and a vote": _fixed(FIVE, tasks=16),
-        },
-    ),
-    "router": Question(
-        "programs/routed",
-        {
-            "router": {"algorithm": GRPO, "tasks": 12},
-            "router frozen": {"algorithm": GRPO, "frozen": "router", "tasks": 12},
-            "fixed": {
-                "params": {"program": "routed:fixed"},
-                "algorithm": GRPO,
-                "seats": ("zoo", "park", "shed", "port"),
-            },
-        },
-    ),
-    "notes": Question(
-        "programs/openai_sdk_notes",
-        {
-            "at_grpo": _pair("at_grpo"),
-            "turn_grpo_now": _pair("turn_grpo", gamma=1e-6),
-            "grpo": _pair("grpo"),
-            "best_of_k": _pair("best_of_k"),
-        },
-        rates=(3.5e-4, 7e-4),
-        num_tasks=80,
-        every=4,
-        measure="team_return",
-    ),
-}
-
-
-def spec_of(
-    question: str,
-    arm: str,
-    seed: int,
-    model: str | None = None,
-    judge: dict[str, Any] | None = None,
-    *,
-    rate: float | None = None,
-    split: str = "test",
-) -> dict[str, Any]:
-    """The job of an arm; ``model``, ``judge`` and ``rate`` in the place of the example's."""
-    of_question = QUESTIONS[question]
-    changes = of_question.arms[arm]
-    example = ROOT / "examples" / f"{of_question.example}.yaml"
-    document = yaml.safe_load(example.read_text())
-    params = document["task"]["params"]
-    params |= changes.get("params", {}) | ({"judge": judge} if judge else {})
-    if seats := changes.get("seats"):
-        if "seats" in params:
-            params["seats"] = {seat: params["seats"][seat] for seat in seats}
-        document["agents"] = {seat: document["agents"][seat] for seat in seats}
-        document["workflow"]["order"] = list(seats)
-        used = {agent["policy"] for agent in document["agents"].values()}
-        document["policies"] = {p: document["policies"][p] for p in sorted(used)}
-    for name, policy in document["policies"].items():
-        policy |= {"model": model} if model is not None else {}
-        policy["optimizer"] |= {"learning_rate": rate} if rate is not None else {}
-        if name == changes.get("frozen"):
-            document["policies"][name] = {"model": policy["model"], "frozen": True}
-    name = f"{question}-{arm}".replace(" ", "-")
-    document.update(name=name, seed=seed, steps=400, algorithm=changes["algorithm"])
-    document["tasks_per_step"] = changes.get("tasks", document["tasks_per_step"])
-    document["eval"] = {
-        "num_tasks": of_question.num_tasks,
-        "every": of_question.every,
-        "split": split,
-    }
-    return document
 
 
 def plans_of(run: BudgetRun) -> dict[str, Any]:
@@ -219,12 +83,14 @@ class Comparison:
         self._rates = [float(rate) for rate in told.rates.split(",")]
         self._seeds = [int(seed) for seed in told.seeds.split(",")]
         self._names = list(self._question.arms)
+        # Runs from another base are other runs.
+        self._base = (base_digest(base_of(told)) or "none")[:8]
         self._ends_at = time.monotonic() + 60.0 * told.minutes
         self._stopped = threading.Event()
         # Two platforms that begin together would find the same ports free.
         self._port_bases = queue.SimpleQueue[int]()
         for worker in range(told.workers):
-            self._port_bases.put(FIRST_PORT + 100 * worker)
+            self._port_bases.put(told.port_base + 100 * worker)
 
     def train(self) -> None:
         """Train what is missing: all rates first, then seed by seed, so that a stop is fair."""
@@ -242,7 +108,7 @@ class Comparison:
     def rows(self) -> dict[str, dict[str, Any]]:
         """Arm -> what it came to."""
         rows: dict[str, dict[str, Any]] = {}
-        main: dict[int, list[float]] = {}
+        solved: dict[str, dict[int, dict[str, float]]] = {}
         for name in self._names:
             rate = self._rate(name)
             tuning = {f"{x:g}": self._success(self._tuning(name, x)) for x in self._tried()}
@@ -251,21 +117,23 @@ class Comparison:
             if rate is None:
                 continue
             arms = {seed: self._final(name, rate, seed) for seed in self._seeds}
+            row["seeds"] = {seed: self._about(arm) for seed, arm in arms.items()}
             found = {seed: self._solved(arm) for seed, arm in arms.items()}
-            solved = {seed: tasks for seed, tasks in found.items() if tasks is not None}
-            row["seeds"] = {seed: self._about(arms[seed], solved.get(seed)) for seed in arms}
-            if not solved:
-                continue
-            main = main or solved
-            shared = [seed for seed in solved if seed in main]
-            row["success"] = _interval([solved[seed] for seed in solved])
-            if solved is not main and shared:
-                row["less"] = _interval(*([of[seed] for seed in shared] for of in (solved, main)))
+            solved[name] = {seed: tasks for seed, tasks in found.items() if tasks is not None}
+        main = solved.get(self._names[0], {})
+        for name, of_arm in solved.items():
+            rows[name] |= {"success": _interval(of_arm)} if of_arm else {}
+            if name != self._names[0] and (shared := of_arm.keys() & main.keys()):
+                own, other = ({seed: x[seed] for seed in sorted(shared)} for x in (of_arm, main))
+                rows[name]["less"] = _interval(own, other)
+                differences = [
+                    fmean(own[seed].values()) - fmean(other[seed].values()) for seed in own
+                ]
+                rows[name]["p"] = round(sign_flip(differences), 3)
         return rows
 
-    def _about(self, arm: BudgetRun, solved: Sequence[float] | None) -> dict[str, Any]:
-        about: dict[str, Any] = {"curve": arm.curve(), **plans_of(arm)}
-        return about | {"success": round(fmean(solved), 3) if solved else None}
+    def _about(self, arm: BudgetRun) -> dict[str, Any]:
+        return {"success": self._success(arm), "curve": arm.curve(), **plans_of(arm)}
 
     def _tried(self) -> list[float]:
         return self._rates if len(self._rates) > 1 else []
@@ -282,12 +150,12 @@ class Comparison:
         rates = {name: self._rate(name) for name in self._names}
         return [self._final(name, rate, seed) for name, rate in rates.items() if rate is not None]
 
-    def _solved(self, arm: BudgetRun) -> list[float] | None:
+    def _solved(self, arm: BudgetRun) -> dict[str, float] | None:
         return arm.solved(self._told.tokens, self._question.measure)
 
     def _success(self, arm: BudgetRun) -> float | None:
         solved = self._solved(arm)
-        return round(fmean(solved), 3) if solved else None
+        return round(fmean(solved.values()), 3) if solved else None
 
     def _tuning(self, name: str, rate: float) -> BudgetRun:
         return self._arm(name, rate, TUNING_SEED, "validation")
@@ -300,7 +168,8 @@ class Comparison:
         document = spec_of(
             told.question, name, seed, told.model, told.judge, rate=rate, split=split
         )
-        return BudgetRun(told.folder / f"{document['name']}-{rate:g}-{split}-{seed}", document)
+        name = f"{document['name']}-{rate:g}-{split}-{seed}-{self._base}"
+        return BudgetRun(told.folder / name, document)
 
     def _train(self, arm: BudgetRun) -> None:
         left_s = self._ends_at - time.monotonic()
@@ -311,12 +180,27 @@ class Comparison:
             arm.train(self._told.tokens, left_s, port_base=port_base, stopped=self._stopped)
         finally:
             self._port_bases.put(port_base)
+        if not arm.is_done(self._told.tokens) and time.monotonic() < self._ends_at:
+            print(f"ended before its budget: {arm.folder / 'train.log'}", file=sys.stderr)
 
 
-def _interval(own: Sequence[Sequence[float]], other: Sequence[Sequence[float]] = ()) -> list[float]:
-    """Mean, or mean difference, of (seeds, tasks) in per cent, with its 95 % interval."""
-    values, less = np.array(own), np.array(other) if other else None
-    return interval(values, less, maps=range(values.shape[1]))
+def _interval(
+    own: Mapping[int, Mapping[str, float]], other: Mapping[int, Mapping[str, float]] | None = None
+) -> list[float]:
+    """Mean, or mean difference, of seed -> task -> value, in per cent, with its 95 % interval."""
+    every = [*own.values(), *(other or {}).values()]
+    tasks = sorted(set(every[0]).intersection(*every[1:]))
+    first, second = (
+        np.array([[of[t] for t in tasks] for of in (x or {}).values()]) for x in (own, other)
+    )
+    return interval(first, second if other else None, maps=range(len(tasks)))
+
+
+def base_of(told: argparse.Namespace) -> Path:
+    """The base model's folder."""
+    arm = next(iter(QUESTIONS[told.question].arms))
+    policies = spec_of(told.question, arm, 0, told.model)["policies"]
+    return Path(next(iter(policies.values()))["model"])
 
 
 def parse() -> argparse.Namespace:
@@ -326,10 +210,13 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("question", nargs="?", choices=QUESTIONS, default=next(iter(QUESTIONS)))
     parser.add_argument("--tokens", type=int, default=30_000, help="sampled by each run")
-    parser.add_argument("--seeds", default="1,2,3", help="of the runs that are compared")
+    parser.add_argument("--seeds", default="1,2,3,4", help="of the runs that are compared")
     parser.add_argument("--rates", help="learning rates that each arm tries, instead of two")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("--minutes", type=float, default=math.inf, help="of training, a call")
+    parser.add_argument(
+        "--port-base", type=int, default=FIRST_PORT, help="another for a second call"
+    )
     parser.add_argument("--model", help="the base's folder, instead of the example's")
     parser.add_argument("--judge", type=json.loads, help="whose tasks, JSON: the example's judge")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "program_arms")
@@ -359,6 +246,7 @@ def line_of(name: str, row: Mapping[str, Any]) -> str:
         cells.append(" / ".join("-" if x is None else f"{x:.0%}" for x in of_key))
     for key in ("success", "less"):
         cells.append("{} ({} to {})".format(*row[key]) if key in row else "")
+    cells.append(str(row.get("p", "")))
     cells.append(" / ".join(str(x["curve"][-1][0]) for x in seeds if x["curve"]))
     cells.append(" / ".join(f"{x['calls']}" for x in seeds if "calls" in x))
     return f"| {' | '.join(cells)} |"
@@ -381,8 +269,8 @@ def main() -> None:
     print(
         f"Mean {measure} of held-out tasks at {told.tokens} sampled tokens, seeds {told.seeds}.\n"
     )
-    print(f"| arm | validation | rate | base | test | mean, % | less {first} | steps | calls |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(f"| arm | validation | rate | base | test | mean, % | less {first} | p | steps | calls |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name, row in rows.items():
         print(line_of(name, row))
     about = {"benchmark": "program_arms", "commit": commit(), "machine": machine()}

@@ -18,7 +18,7 @@ PLACES = {
 }
 FOLDER = Path("data/routed")
 SIZES = {"train": 2000, "validation": 200, "test": 200}
-NUM_ROWS, SLIPS = 12_000, 0.3
+NUM_ROWS, SLIPS = 40_000, 0.3
 Records = dict[str, dict[str, int]]
 
 
@@ -57,7 +57,7 @@ def a_row(rng: Random) -> tuple[str, str, str]:
 
 def main() -> None:
     """Write the problems of each split, and the base's rows."""
-    rng = Random(0)
+    rng = Random(1)  # the problems of 0 were looked at when settings were found
     FOLDER.mkdir(parents=True, exist_ok=True)
     for split, size in SIZES.items():
         lines = list[str]()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import program_arms
+from benchmarks import program_arms, program_questions
 from benchmarks.budget_runs import BudgetRun
 from benchmarks.program_answers import measure
 from benchmarks.program_episodes import played
@@ -93,7 +93,9 @@ async def test_episodes_when_a_program_repeats_itself_then_none_is_dropped(
     assert tally.own_cpu_s > 0
 
 
-ARMS = [(question, arm) for question, told in program_arms.QUESTIONS.items() for arm in told.arms]
+ARMS = [
+    (question, arm) for question, told in program_questions.QUESTIONS.items() for arm in told.arms
+]
 
 
 MAKERS = {"designed": "designed/sums.py", "router": "programs/routed_base.py"}
@@ -117,7 +119,7 @@ def test_arm_when_listed_then_its_job_can_be_played(
 ) -> None:
     monkeypatch.chdir(made if question in MAKERS else EXAMPLES)
     monkeypatch.syspath_prepend(EXAMPLES)
-    spec = parse_spec(program_arms.spec_of(question, arm, 1, "models/any", rate=3e-3))
+    spec = parse_spec(program_questions.spec_of(question, arm, 1, "models/any", rate=3e-3))
     assert load_parts(spec).family.agents
     assert {policy.model for policy in spec.policies.values()} == {"models/any"}
     trained = [policy for policy in spec.policies.values() if not policy.frozen]
@@ -150,11 +152,13 @@ def test_run_when_it_has_passed_the_budget_then_success_is_between_its_evaluatio
         for step in solved
         for task in "badc"
     ]
+    lost = next(x for x in episodes if (x["kind"], x["step"], x["task_id"]) == ("eval", 1, "d"))
+    lost |= {"task_id": "test/3", "dropped_reason": "no replica"}
     write_run(tmp_path, metrics, episodes)
     run = BudgetRun(tmp_path, {"name": "x"})
     assert run.curve() == [(0, 0, 0.0), (1, 100, 0.25), (2, 400, 0.5)]
-    assert run.solved(250) == [1.0, 0.5, 0.0, 0.0]
-    assert run.solved(400) == [1.0, 1.0, 0.0, 0.0]
+    assert run.solved(250) == {"a": 1.0, "b": 0.5, "c": 0.0}
+    assert run.solved(400) == {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}
     assert run.is_done(400)
     assert not run.is_done(500)
     assert run.solved(500) is None
@@ -168,6 +172,7 @@ def told(folder: Path, rates: str = "1e-3,2e-3") -> argparse.Namespace:
         rates=rates,
         workers=1,
         minutes=1.0,
+        port_base=18_500,
         model=None,
         judge=None,
         folder=folder,
@@ -202,11 +207,11 @@ def test_comparison_when_rates_differ_on_validation_then_the_better_one_meets_th
     for arm, better in (("both-learn", "0.002"), ("one-answer", "0.001")):
         for rate in ("0.001", "0.002"):
             solved = 3 if rate == better else 2
-            write_arm(tmp_path, f"designed-{arm}-{rate}-validation-0", solved)
+            write_arm(tmp_path, f"designed-{arm}-{rate}-validation-0-none", solved)
     for seed, solved in ((1, 4), (2, 3)):
-        write_arm(tmp_path, f"designed-both-learn-0.002-test-{seed}", solved)
-        write_arm(tmp_path, f"designed-both-learn-0.001-test-{seed}", 0)
-    write_arm(tmp_path, "designed-one-answer-0.001-test-2", 1)
+        write_arm(tmp_path, f"designed-both-learn-0.002-test-{seed}-none", solved)
+        write_arm(tmp_path, f"designed-both-learn-0.001-test-{seed}-none", 0)
+    write_arm(tmp_path, "designed-one-answer-0.001-test-2-none", 1)
     rows = program_arms.Comparison(told(tmp_path)).rows()
     both, one = rows["both learn"], rows["one answer"]
     assert (both["rate"], one["rate"]) == (2e-3, 1e-3)
@@ -215,13 +220,13 @@ def test_comparison_when_rates_differ_on_validation_then_the_better_one_meets_th
     assert one["success"][0] == 25.0
     assert one["less"][0] == -50.0  # of seed 2 alone, which both have
     assert "less" not in both
-    assert rows["one program"]["rate"] is None
+    assert rows["program and answer"]["rate"] is None
     for name, row in rows.items():
-        assert program_arms.line_of(name, row).count("|") == 10
+        assert program_arms.line_of(name, row).count("|") == 11
 
 
 def test_comparison_when_one_rate_is_told_then_nothing_is_tuned(tmp_path: Path) -> None:
-    write_arm(tmp_path, "designed-both-learn-0.005-test-1", 2)
+    write_arm(tmp_path, "designed-both-learn-0.005-test-1-none", 2)
     row = program_arms.Comparison(told(tmp_path, "5e-3")).rows()["both learn"]
     assert (row["rate"], row["validation"]) == (5e-3, {})
     assert row["success"][0] == 50.0
