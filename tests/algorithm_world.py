@@ -12,15 +12,17 @@ from random import Random
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.candidates import GenerateRequest, Generation
+from troupe.candidates import GenerateRequest, Generation, ScoreRequest
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import EngineRollout, LocalEnv, StateObservation
 from troupe.episodes.player import Played
+from troupe.evaluation.bare import stage_bare
 from troupe.ids import ticket_id, train_round
 from troupe.rewards.reward import JudgedTransition
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
+from troupe.spec.policy import teacher_name
 from troupe.tasks.family import Observation, Task, TaskFamily
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
@@ -118,6 +120,18 @@ class ScriptedTexts:
         return replace(generation, candidates=[replace(c, text=text) for c, text in pairs])
 
 
+class ServedTeachers:
+    """TeacherPort on an engine in this process."""
+
+    def __init__(self, engine: CpuEngine) -> None:
+        self._engine = engine
+
+    async def score(self, request: ScoreRequest, *, timeout_s: float) -> list[list[float]]:
+        return await self._engine.score_completions(
+            request.policy, request.policy_version, request.prompt_token_ids, request.completions
+        )
+
+
 class InProcess:
     """Make it with ``start``; ``step`` plays, learns and publishes; ``close`` it."""
 
@@ -127,14 +141,17 @@ class InProcess:
         parts = load_parts(spec)
         self._env = LocalEnv(parts.family)
         rollout = ScriptedTexts(engine, Script(parts.family))
-        self._player = parts.player(rollout, self._env)
+        self._player = parts.player(rollout, self._env, ServedTeachers(engine))
         self.version = 0
 
     @classmethod
     async def start(cls, spec: JobSpec, run_dir: Path) -> "InProcess":
         team = await Learners.load(spec, run_dir, device="cpu", threads=1)
         engine = CpuEngine(CpuEngineSettings(max_prefill_tokens=256))
-        await engine.start(dict(spec.policies))
+        await engine.start(spec.served())
+        for name, policy in spec.teachers().items():
+            await stage_bare(engine, name, policy.model, run_dir)
+            await engine.activate(name, 0)
         job = cls(spec, team, engine, run_dir)
         await job.publish()
         return job
@@ -174,7 +191,13 @@ class InProcess:
             size = self.team.by_policy[group.policy].model.vocabulary_size
             least = self.team.min_candidates
             expected = Expected(
-                "j", group.policy, self.version, self.version, size, min_candidates=least
+                "j",
+                group.policy,
+                self.version,
+                self.version,
+                size,
+                min_candidates=least,
+                is_scored=teacher_name(group.policy) in self.spec.teachers(),
             )
             assert fault(group, expected) is None
         by_policy = {p: [g for g in groups if g.policy == p] for p in self.spec.policies}

@@ -78,6 +78,20 @@ class GenerateRequest(Generic[PromptT_co]):
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """Ask ``policy`` for the log probability of each token of ``completions`` after one prompt.
+
+    At temperature 1. ``observation`` is what the prompt was rendered from.
+    """
+
+    policy: str
+    policy_version: int
+    observation: Observation
+    prompt_token_ids: Sequence[int]
+    completions: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class PromptImage:
     """An image of a prompt as the engine saw it: ``grid_h`` x ``grid_w`` patches.
 
@@ -98,6 +112,7 @@ class Candidate:
     ``logprobs`` are natural logs under the distribution that was sampled. ``version_spans`` says
     which versions sampled the tokens, in order, as (version, number of tokens); empty when the
     generation's version sampled them all. A server that shows only text gives no token ids.
+    ``teacher_logprobs`` are those of the policy's teacher, where rollout replicas serve one.
 
     Example: ``Candidate([5, 9, 2], [-0.1, -2.3, -0.4], "go up", "stop", ((3, 2), (4, 1)))``.
     """
@@ -107,6 +122,7 @@ class Candidate:
     text: str
     finish_reason: FinishReason
     version_spans: Sequence[tuple[int, int]] = ()
+    teacher_logprobs: Sequence[float] = ()
 
     @property
     def action(self) -> str:
@@ -179,6 +195,7 @@ class Sample:
     log pi / pi_ref of the whole completion, where the algorithm ``needs`` them. Candidates with one
     ``prompt_digest`` answered the same prompt; "" where it is not known. ``token_ids`` and
     ``rollout_logprobs`` are empty where only the reward is known, as in a recorded episode.
+    ``teacher_logprobs`` are empty unless rollout replicas serve the policy's teacher.
     ``terms``: the unweighted terms of the reward, where the algorithm ``needs`` them.
     Credit assignment sets ``temperature`` and ``advantage``, which applies to each token.
 
@@ -198,6 +215,7 @@ class Sample:
     terms: Mapping[str, float] = field(default_factory=dict[str, float])
     token_ids: Sequence[int] | NDArray[np.int32] = ()
     rollout_logprobs: Sequence[float] | NDArray[np.float32] = ()
+    teacher_logprobs: Sequence[float] | NDArray[np.float32] = ()
     advantage: float = 0.0
     temperature: float = 1.0
 
@@ -323,6 +341,7 @@ def sample_of(candidate: records.Candidate) -> Sample:
         terms=dict(candidate.terms),
         token_ids=candidate.token_ids,
         rollout_logprobs=candidate.rollout_logprobs,
+        teacher_logprobs=candidate.teacher_logprobs,
     )
 
 

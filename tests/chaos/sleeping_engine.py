@@ -55,6 +55,16 @@ class SleepingCpuEngine:
         async with self._turns.user(waits=False):
             return await self._cpu.score(policy, policy_version, token_ids, images)
 
+    async def score_completions(
+        self,
+        policy: str,
+        policy_version: int,
+        prompt: Sequence[int],
+        completions: Sequence[Sequence[int]],
+    ) -> list[list[float]]:
+        async with self._turns.user():
+            return await self._cpu.score_completions(policy, policy_version, prompt, completions)
+
     async def stage(self, weights: StagedWeights) -> str:
         async with self._turns.user(waits=False):
             return await self._cpu.stage(weights)

@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceStub
-from troupe.candidates import GenerateRequest, Generation, generation_from_proto
+from troupe.candidates import GenerateRequest, Generation, ScoreRequest, generation_from_proto
 from troupe.clients import codec
 from troupe.clients.channel import Client
-from troupe.errors import NotFoundError
+from troupe.errors import NotFoundError, UnavailableError
 from troupe.runtime.engines.engine import PolicyState
 from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Observation
@@ -49,9 +50,9 @@ class WeightsReceipt:
 class RolloutClient(Client):
     """One replica at one address.
 
-    ``generate`` and ``update_weights`` make one attempt: whether to ask this replica again or
-    another one is the caller's choice. ``epoch`` is the trainer's and is sent with each change of
-    weights: a replica refuses the change once it knows a successor (0: no epoch).
+    ``generate``, ``score_completions`` and ``update_weights`` make one attempt: whether to ask this
+    replica again or another one is the caller's choice. ``epoch`` is the trainer's and is sent with
+    each change of weights: a replica refuses the change once it knows a successor (0: no epoch).
     """
 
     peer = "rollout"
@@ -96,6 +97,31 @@ class RolloutClient(Client):
             timeout_s=timeout_s,
         )
         return list(answer.logprobs)
+
+    async def score_completions(
+        self, request: ScoreRequest, *, timeout_s: float
+    ) -> list[Sequence[float]]:
+        """Logprob of each token of each completion, at temperature 1; one attempt."""
+        message = pb.ScoreTokensRequest(
+            policy=request.policy,
+            policy_version=request.policy_version,
+            token_ids=request.prompt_token_ids,
+            completions=[pb.TokenPrompt(token_ids=ids) for ids in request.completions],
+        )
+        answer = await self._call(
+            "ScoreTokens",
+            lambda left_s: self._stub.ScoreTokens(message, timeout=left_s),
+            timeout_s=timeout_s,
+            retries=False,
+        )
+        ends = list(accumulate(len(ids) for ids in request.completions))
+        if len(answer.logprobs) != ends[-1]:
+            raise UnavailableError(
+                f"The replica gave {len(answer.logprobs)} log probabilities for {ends[-1]} tokens: "
+                "it is of a version of Troupe that scores no completions. Run the same version "
+                "everywhere."
+            )
+        return [answer.logprobs[begin:end] for begin, end in pairwise([0, *ends])]
 
     async def update_weights(
         self, manifest: WeightsManifest, path: Path, timeout_s: float = 300.0

@@ -5,14 +5,15 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from troupe.candidates import GenerateRequest, Generation
+from troupe.candidates import GenerateRequest, Generation, ScoreRequest
 from troupe.episodes.call_deadlines import CallDeadlines
-from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start
+from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start, TeacherPort
 from troupe.errors import DeadlineError, InvalidArgumentError, UnimplementedError
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
+from troupe.spec.policy import teacher_name
 from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Observation, bound_of, observed_images
 from troupe.workflows.workflow import Action
@@ -75,6 +76,7 @@ class BranchContext:
     is_eval: bool
     deadlines: CallDeadlines
     step: int = 0
+    teacher: TeacherPort | None = None
 
     def learns(self, agent: str) -> bool:
         """Whether the policy of ``agent`` is trained in this step."""
@@ -109,7 +111,12 @@ class BranchContext:
             derive_seed(spec.seed, *path),
             follows_updates=spec.updates_in_flight and not self.is_eval,
         )
-        return await self._generate(request)
+        generation = await self._generate(request)
+        if self.teacher is None or self.is_eval or is_greedy or not self.learns(agent):
+            return generation
+        if spec.policies[policy].teacher_replicas is None:
+            return generation
+        return await self._taught(self.teacher, request, generation)
 
     async def _generate(self, request: GenerateRequest[Observation]) -> Generation:
         """Sample by the job's deadlines, and let them learn how long it took."""
@@ -123,6 +130,26 @@ class BranchContext:
         grown = max((len(c.token_ids) for c in generation.candidates), default=0)
         self.deadlines.note(policy, grown, time.monotonic() - began)
         return generation
+
+    async def _taught(
+        self, teacher: TeacherPort, asked: GenerateRequest[Observation], generation: Generation
+    ) -> Generation:
+        """``generation`` with what the policy's teacher thinks of each token."""
+        name, candidates = teacher_name(asked.policy), generation.candidates
+        request = ScoreRequest(
+            name,
+            0,
+            asked.prompt,
+            generation.prompt_token_ids,
+            [candidate.token_ids for candidate in candidates],
+        )
+        timeout_s = self.deadlines.scoring_s(name, asked.sampling.max_new_tokens)
+        scores = await teacher.score(request, timeout_s=timeout_s)
+        scored = [
+            replace(candidate, teacher_logprobs=logprobs)
+            for candidate, logprobs in zip(candidates, scores, strict=True)
+        ]
+        return replace(generation, candidates=scored)
 
     async def outcomes(
         self, state: bytes, agent: str, actions: Sequence[str], *, are_observed: bool = True

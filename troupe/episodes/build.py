@@ -11,7 +11,7 @@ from troupe.episodes.follow import resumable
 from troupe.episodes.joint import at_once
 from troupe.episodes.lead import check_lead
 from troupe.episodes.player import EpisodePlayer
-from troupe.episodes.ports import EnvPort, RolloutPort
+from troupe.episodes.ports import EnvPort, RolloutPort, TeacherPort
 from troupe.rewards.family import with_reward
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.coalition import CoalitionSampler
@@ -40,8 +40,10 @@ class JobParts:
     algorithm: Algorithm
     mix: RewardMix
 
-    def player(self, rollout: RolloutPort, env: EnvPort) -> EpisodePlayer:
-        """A player of this job's tickets."""
+    def player(
+        self, rollout: RolloutPort, env: EnvPort, teacher: TeacherPort | None = None
+    ) -> EpisodePlayer:
+        """A player of this job's tickets; without ``teacher`` none judges what is sampled."""
         return EpisodePlayer(
             self.spec,
             workflow=self.workflow,
@@ -51,6 +53,7 @@ class JobParts:
             env=env,
             num_tasks=cache(lambda split: self.family.taskset().size(split)),
             with_terms=self.algorithm.needs.terms,
+            teacher=teacher,
         )
 
 

@@ -31,6 +31,10 @@ class CallDeadlines:
         """Time of a Generate call of ``policy``."""
         return generation_s(self._spec.limits, max_new_tokens, self.rate(policy))
 
+    def scoring_s(self, teacher: str, max_new_tokens: int) -> float:
+        """Time of a call that scores completions: as if ``teacher`` had to write the longest."""
+        return generation_s(self._spec.limits, max_new_tokens, self.rate(teacher))
+
     def episode_s(self) -> float:
         """Time of an episode that begins now."""
         return episode_s(self._spec, {name: self.rate(name) for name in self._spec.policies})
@@ -46,7 +50,7 @@ class CallDeadlines:
     def rate(self, policy: str) -> float:
         """Tokens a second that a completion of ``policy`` is expected to reach at least."""
         if policy not in self._floors:
-            self._floors[policy] = decoding_rate(self._spec.policies[policy])
+            self._floors[policy] = decoding_rate(self._spec.served()[policy])
         floor, tokens = self._floors[policy], self._tokens[policy]
         if tokens < _ENOUGH_TOKENS or not self._seconds[policy]:
             return floor

@@ -242,6 +242,7 @@ def _candidates(draw: Draw) -> list[pb.Candidate]:
             index=index,
             token_ids=candidate.token_ids,
             rollout_logprobs=candidate.logprobs,
+            teacher_logprobs=candidate.teacher_logprobs,
             text=candidate.text,
             finish_reason=finish_reason_to_proto(candidate.finish_reason),
             policy_version=_newest(draw.generation, candidate),
@@ -289,6 +290,7 @@ def _readable(group: pb.Group, draws: Sequence[Draw], *, omits_tokens: bool) -> 
         prompt.tools.extend(tools_to_proto(tools_of(seen)))
     for candidate in copy.candidates:
         candidate.ClearField("joint_observation")
+        candidate.ClearField("teacher_logprobs")
         draw = by_place[candidate.trajectory, candidate.turn]
         candidate.generate_s = draw.generate_s
         candidate.env_s = draw.env_s

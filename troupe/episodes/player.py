@@ -30,7 +30,7 @@ from troupe.episodes.groups import (
 )
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
-from troupe.episodes.ports import EnvPort, RolloutPort, Start
+from troupe.episodes.ports import EnvPort, RolloutPort, Start, TeacherPort
 from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
@@ -69,10 +69,12 @@ class EpisodePlayer:
         env: EnvPort,
         num_tasks: Callable[[Split], int | None] = lambda split: None,
         with_terms: bool = False,
+        teacher: TeacherPort | None = None,
     ) -> None:
         """``num_tasks`` gives the size of a split, or None if infinite; redraws stay within it.
 
-        ``with_terms``: the algorithm needs the terms of rewards.
+        ``with_terms``: the algorithm needs the terms of rewards. ``teacher``: judges what is
+        sampled for training, of policies whose teacher is served.
         """
         self._spec = spec
         self._workflow = workflow
@@ -82,6 +84,7 @@ class EpisodePlayer:
         self._env = env
         self._num_tasks = num_tasks
         self._with_terms = with_terms
+        self._teacher = teacher
         self._deadlines = CallDeadlines(spec)
 
     async def reset(self, ticket: pb.Ticket) -> Start:
@@ -156,6 +159,7 @@ class EpisodePlayer:
             is_eval=is_eval,
             deadlines=self._deadlines,
             step=ticket.step,
+            teacher=self._teacher,
         )
         run = await self._run(context, ticket, start)
         shown = [*run.groups, *run.only_shown]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from troupe.candidates import GenerateRequest, Generation
+from troupe.candidates import GenerateRequest, Generation, ScoreRequest
 from troupe.tasks.family import Observation, Split
 
 
@@ -40,6 +40,17 @@ class RolloutPort(Protocol):
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
         """Raises a retryable TroupeError when no replica answered in time."""
+        ...
+
+
+class TeacherPort(Protocol):
+    """Judges tokens that a policy sampled."""
+
+    async def score(self, request: ScoreRequest, *, timeout_s: float) -> Sequence[Sequence[float]]:
+        """Log probabilities of each completion's tokens, in order.
+
+        Raises a retryable TroupeError when no replica answered in time.
+        """
         ...
 
 

@@ -2,7 +2,7 @@
 
 from troupe.spec.issues import Issue, suggest
 from troupe.spec.job import JobSpec, RewardSpec, SamplingSpec
-from troupe.spec.policy import PolicySpec
+from troupe.spec.policy import PolicySpec, teacher_name
 
 
 def cross_field_issues(spec: JobSpec) -> list[Issue]:
@@ -15,6 +15,7 @@ def cross_field_issues(spec: JobSpec) -> list[Issue]:
         *_follow(spec),
         *_rewards(spec),
         *_sampling(spec),
+        *_teachers(spec),
         *_loss(spec),
         *_overlong(spec),
         *_staleness(spec),
@@ -189,6 +190,31 @@ def _sampling(spec: JobSpec) -> list[Issue]:
     for name, agent in spec.agents.items():
         if agent.sampling is not None:
             issues += _trainable(f"/agents/{name}/sampling", agent.sampling)
+    return issues
+
+
+def _teachers(spec: JobSpec) -> list[Issue]:
+    """A teacher that is served has a name that is free, and judges at temperature 1 alone."""
+    issues: list[Issue] = []
+    for name, policy in spec.policies.items():
+        pointer = f"/policies/{name}/teacher_replicas"
+        if policy.teacher_replicas is None:
+            continue
+        if policy.teacher is None:
+            issues.append(Issue(pointer, "there is no teacher to serve; name it in teacher"))
+        if (served := teacher_name(name)) in spec.policies:
+            message = f"its replicas would serve it as '{served}', as a policy is called; rename it"
+            issues.append(Issue(pointer, message))
+    for name, agent in spec.agents.items():
+        policy, sampling = spec.policies.get(agent.policy), spec.sampling_for(name)
+        if policy is None or policy.teacher_replicas is None or sampling.temperature == 1.0:
+            continue
+        message = (
+            f"'{agent.policy}' has a teacher that rollout replicas serve, and engines score given "
+            "tokens at temperature 1 alone; set it to 1, or leave teacher_replicas out"
+        )
+        pointer = f"/agents/{name}/sampling" if agent.sampling else "/sampling"
+        issues.append(Issue(f"{pointer}/temperature", message))
     return issues
 
 

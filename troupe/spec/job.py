@@ -14,7 +14,7 @@ from troupe.spec.algorithm import (
 from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
 from troupe.spec.batch import BatchSpec
 from troupe.spec.bundle import BundleSpec
-from troupe.spec.policy import PolicySpec
+from troupe.spec.policy import PolicySpec, teacher_name
 
 _WEEK_S = 7 * 86_400.0
 _PULL_S = 1800.0
@@ -325,6 +325,19 @@ class JobSpec(SpecModel):
     def trains(self, policy: str) -> bool:
         """Whether ``policy`` ever learns: past versions and frozen policies do not."""
         return self.policies[policy].past is None and not self.policies[policy].frozen
+
+    def teachers(self) -> dict[str, PolicySpec]:
+        """The teachers that rollout replicas serve, by their names there.
+
+        They are no policies of the job: nothing is sampled from them, no trainer loads them, and
+        the only version is 0, their model.
+        """
+        served = {name: policy.served_teacher() for name, policy in self.policies.items()}
+        return {teacher_name(name): of for name, of in served.items() if of is not None}
+
+    def served(self) -> dict[str, PolicySpec]:
+        """All that rollout replicas serve: the policies, and teachers."""
+        return self.policies | self.teachers()
 
     def trainers(self) -> tuple[str, ...]:
         """The policy that each trainer process learns; "" is the one trainer of all policies."""

@@ -12,7 +12,7 @@ from troupe.spec.fit import fit_batch
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import JobSpec
 from troupe.spec.memory import GB
-from troupe.spec.policy import LoraSpec
+from troupe.spec.policy import LoraSpec, teacher_name
 from troupe.spec.pools import RolloutPool, rollout_pools
 from troupe.spec.sizes import (
     CACHED_TOKENS,
@@ -124,7 +124,12 @@ def with_layout(spec: JobSpec, layout: GpuLayout) -> JobSpec:
         policy: len(server.gpus) for server in layout.servers for policy in server.pool.policies
     }
     policies = {
-        name: policy.model_copy(update={"replicas": replicas[name]})
+        name: policy.model_copy(
+            update={
+                "replicas": replicas[name],
+                "teacher_replicas": replicas.get(teacher_name(name)),
+            }
+        )
         for name, policy in spec.policies.items()
     }
     trainer = spec.trainer.model_copy(update={"gpus": len(layout.trainers[0].gpus)})
@@ -188,7 +193,11 @@ def colocated_issues(spec: JobSpec) -> list[Issue]:
         refuse("/trainer/gpus", "there is one GPU: set it to 1, or leave it out")
     if len(spec.trainers()) > 1:
         refuse("/trainer/per_policy", "one trainer can be there: set it to false")
-    if len(pools := rollout_pools(spec)) > 1:
+    for name in (n for n, policy in spec.policies.items() if policy.served_teacher()):
+        why = "a teacher's server has no turn: leave it out, and the trainer has the teacher"
+        refuse(f"/policies/{name}/teacher_replicas", why)
+    pools = [pool for pool in rollout_pools(spec) if pool.name in spec.policies]
+    if len(pools) > 1:
         names = ", ".join(f"'{pool.name}'" for pool in pools)
         why = "one server can be there: train adapters of one model and dtype"
         refuse("/policies", f"the policies need a server each ({names}), and {why}")

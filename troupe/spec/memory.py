@@ -284,7 +284,7 @@ def _parts(
         ]
         most = max(layouts, key=lambda prediction: prediction.peak)
         frozen = [policy.model] if isinstance(policy.train, LoraSpec) else []
-        if policy.teacher is not None:
+        if policy.teacher is not None and policy.teacher_replicas is None:
             taught_by = decoder_shape(policy.teacher)
             if taught_by is None:
                 return None

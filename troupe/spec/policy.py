@@ -107,6 +107,11 @@ class PolicySpec(SpecModel):
     teacher: str | None = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
     """Local folder or hub id of the frozen model that an algorithm with a teacher learns from
     (`distill`); its tokenizer has the vocabulary of `model`'s."""
+    teacher_replicas: int | None = Field(
+        default=None, ge=1, le=256, exclude_if=lambda count: count is None
+    )
+    """Rollout replicas that serve `teacher` and judge what is sampled while a round is played, at
+    least; needs temperature 1. Left out: the trainer holds the teacher beside the policy."""
     chat_template_kwargs: TemplateVariables = Field(default_factory=dict, exclude_if=is_empty)
     """Variables of the model's chat template for each prompt, such as `enable_thinking: false` for
     Qwen3. One that the template does not name is refused when the model is loaded."""
@@ -118,3 +123,21 @@ class PolicySpec(SpecModel):
     def models(self) -> dict[str, str]:
         """The models that it names, by field."""
         return {"model": self.model} | ({"teacher": self.teacher} if self.teacher else {})
+
+    def served_teacher(self) -> "PolicySpec | None":
+        """The teacher as rollout replicas serve it; None where the trainer has it, or none is."""
+        if self.teacher is None or self.teacher_replicas is None:
+            return None
+        smallest = LoraSpec(rank=1, alpha=1.0)  # room for the adapter that changes nothing
+        return PolicySpec(
+            model=self.teacher,
+            train=smallest,
+            dtype=self.dtype,
+            replicas=self.teacher_replicas,
+            frozen=True,
+        )
+
+
+def teacher_name(policy: str) -> str:
+    """The name under which rollout replicas serve the teacher of ``policy``."""
+    return f"{policy}-teacher"

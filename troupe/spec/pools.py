@@ -41,13 +41,12 @@ class RolloutPool:
 def rollout_pools(spec: "JobSpec") -> tuple[RolloutPool, ...]:
     """The pools of a job, in the order of its policies.
 
-    A pool has as many replicas as the policy of it that asks for most.
+    A pool has as many replicas as the policy of it that asks for most. A teacher that is served is
+    one more policy here, with an adapter that changes nothing.
     """
-    if spec.rollout.per_policy:
-        groups = [(name,) for name in spec.policies]
-    else:
-        groups = sharing(spec.policies)
-    return tuple(_pool(names, spec.policies) for names in groups)
+    served = spec.served()
+    groups = [(name,) for name in served] if spec.rollout.per_policy else sharing(served)
+    return tuple(_pool(names, served) for names in groups)
 
 
 def sharing(policies: Mapping[str, PolicySpec]) -> list[tuple[str, ...]]:

@@ -66,7 +66,8 @@ def server_bytes(spec: JobSpec, pool: RolloutPool, cached: int, split: int) -> f
     except InvalidArgumentError:
         return float("inf")
     tower = vision_tower(pool.model)
-    trained = [spec.policies[name].train for name in pool.policies]
+    served = spec.served()
+    trained = [served[name].train for name in pool.policies]
     ranks = [train.rank for train in trained if isinstance(train, LoraSpec)]
     plan = memory_plan(
         shape,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from troupe.runtime.engines.presets import DTYPE_BYTES
 from troupe.spec.job import JobSpec
-from troupe.spec.layout import GpuLayout
+from troupe.spec.layout import GpuLayout, ServerPlace
 from troupe.spec.memory import decoder_shape
-from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec, teacher_name
 from troupe.spec.sizes import host_bytes
 
 
@@ -28,9 +28,10 @@ class Rates:
     context_tokens: int = 2048
 
 
-LORA_FLOPS, FULL_FLOPS = 6.0, 8.0
+LORA_FLOPS, FULL_FLOPS, READ_FLOPS = 6.0, 8.0, 2.0
 """Of a trained token, times the model's parameters: forward, forward again for the activations, and
-backward, which of frozen weights needs no gradient of their own."""
+backward, which of frozen weights needs no gradient of their own. Of a token that is read alone:
+forward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +55,17 @@ def step_cost(
     """A step that samples and trains ``tokens`` of each policy; None: a model's shape is unknown.
 
     - play: tokens / (GPUs of the pool * rate). The rate is that of decoding a full cache: each pass
-      reads the weights and all keys and values, and gives a token to each sequence.
+      reads the weights and all keys and values, and gives a token to each sequence. A pool that
+      serves a teacher reads the tokens in one pass each, meanwhile.
     - learn: tokens * flops * parameters / (ranks * flops a second * MFU); one trainer after
       another where it learns several policies.
     - push: the new bytes over one link, all replicas at once.
     - turns: on one GPU what is off it crosses the bus twice.
     """
     rates = rates or Rates()
-    if any(decoder_shape(policy.model) is None for policy in spec.policies.values()):
+    if any(decoder_shape(policy.model) is None for policy in spec.served().values()):
         return None
-    play = max(
-        sum(tokens[name] for name in place.pool.policies)
-        / (len(place.gpus) * _decoding_rate(spec, place.pool.policies[0], layout, rates))
-        for place in layout.servers
-    )
+    play = max(_playing_s(spec, place, layout, tokens, rates) for place in layout.servers)
     learn = max(
         sum(
             _learning_s(spec.policies[name], tokens[name], len(place.gpus), rates)
@@ -92,9 +90,23 @@ def sampled_at_most(spec: JobSpec, draws: int) -> dict[str, int]:
     return tokens
 
 
+def _playing_s(
+    spec: JobSpec, place: ServerPlace, layout: GpuLayout, tokens: Mapping[str, int], rates: Rates
+) -> float:
+    """What a pool's servers take to sample their policies' tokens, and to judge those of others."""
+    sampled = sum(tokens.get(name, 0) for name in place.pool.policies)
+    rate = _decoding_rate(spec, place.pool.policies[0], layout, rates)
+    judged = sum(n for name, n in tokens.items() if teacher_name(name) in place.pool.policies)
+    shape = decoder_shape(place.pool.model)
+    assert shape is not None
+    gpus = place.tp_size * len(place.gpus)
+    read_s = judged * READ_FLOPS * shape.num_parameters() / (gpus * rates.flops * rates.mfu)
+    return sampled / (len(place.gpus) * rate) + read_s
+
+
 def _decoding_rate(spec: JobSpec, policy: str, layout: GpuLayout, rates: Rates) -> float:
     """Tokens a second of one server of ``policy``'s pool, which reads with all of its GPUs."""
-    model = spec.policies[policy]
+    model = spec.served()[policy]
     shape = decoder_shape(model.model)
     assert shape is not None
     [split] = {place.tp_size for place in layout.servers if policy in place.pool.policies}

@@ -31,6 +31,7 @@ from troupe.spec.policy import PolicySpec
 from troupe_rollout.servicer import RolloutServicer
 from troupe_rollout.settings import RolloutSettings
 from troupe_rollout.staging import StagingArea
+from troupe_rollout.teachers import hold_teachers
 
 _log = get_logger(__name__)
 
@@ -117,8 +118,9 @@ class RolloutApp:
 
     async def _load(self, assignment: Assignment) -> None:
         assert self._servicer is not None
-        policies = assigned_policies(assignment)
+        policies, teachers = assigned_policies(assignment)
         await self._engine.start(policies)
+        await hold_teachers(self._engine, {name: policies[name] for name in teachers})
         settle_heap()
         models = sorted({spec.model for spec in policies.values()})
         self._servicer.open(", ".join(models))
@@ -161,8 +163,11 @@ def make_engine(name: str) -> Engine:
         ) from error
 
 
-def assigned_policies(assignment: Assignment) -> dict[str, PolicySpec]:
-    """What to serve; raises InvalidArgumentError when the assignment makes no sense."""
+def assigned_policies(assignment: Assignment) -> tuple[dict[str, PolicySpec], list[str]]:
+    """What to serve, and which of them are teachers.
+
+    Raises InvalidArgumentError when the assignment makes no sense.
+    """
     try:
         spec = JobSpec.model_validate_json(assignment.spec_json)
     except (ValidationError, TroupeError) as error:
@@ -170,10 +175,11 @@ def assigned_policies(assignment: Assignment) -> dict[str, PolicySpec]:
             f"The spec of job {assignment.job_id} can't be read by this version of the rollout "
             f"service ({error}). Run the same version of Troupe everywhere."
         ) from error
-    names = list(assignment.policies) or list(spec.policies)
-    if unknown := [name for name in names if name not in spec.policies]:
+    served = spec.served()
+    names = list(assignment.policies) or list(served)
+    if unknown := [name for name in names if name not in served]:
         raise InvalidArgumentError(
             f"The assignment of job {assignment.job_id} names policies {unknown} that its spec "
-            f"does not have ({sorted(spec.policies)}). Run the same version of Troupe everywhere."
+            f"does not have ({sorted(served)}). Run the same version of Troupe everywhere."
         )
-    return {name: spec.policies[name] for name in names}
+    return {name: served[name] for name in names}, [n for n in names if n not in spec.policies]

@@ -144,6 +144,8 @@ class RolloutServicer(RolloutServiceServicer):
     async def ScoreTokens(  # noqa: N802
         self, request: pb.ScoreTokensRequest, context: _Context
     ) -> pb.ScoreTokensResponse:
+        if request.completions:
+            return await self._score_completions(request, context)
         with self._calls:
             self._intake.renew(request.policy, request.policy_version)
             async with self._deadline(context, "ScoreTokens", self._loading_s):
@@ -156,6 +158,31 @@ class RolloutServicer(RolloutServiceServicer):
                 )
         reached("rollout.canary_scored", request.policy_version)
         return pb.ScoreTokensResponse(logprobs=logprobs)
+
+    async def _score_completions(
+        self, request: pb.ScoreTokensRequest, context: _Context
+    ) -> pb.ScoreTokensResponse:
+        """What a teacher thinks of a policy's samples."""
+        completions = [list(completion.token_ids) for completion in request.completions]
+        most = self._settings.max_candidates
+        if len(completions) > most or not all(completions) or not request.token_ids:
+            raise InvalidArgumentError(
+                f"{len(completions)} completions are to be scored after a prompt of "
+                f"{len(request.token_ids)} tokens; give 1 to {most}, and no empty ones.",
+                pointer="/completions",
+            )
+        if request.images:
+            raise InvalidArgumentError(
+                "Completions are scored after prompts of text alone. Leave the images out.",
+                pointer="/images",
+            )
+        with self._calls:
+            async with self._deadline(context, "ScoreTokens", self._loading_s):
+                scores = await self._engine.score_completions(
+                    request.policy, request.policy_version, list(request.token_ids), completions
+                )
+        reached("rollout.completions_scored")
+        return pb.ScoreTokensResponse(logprobs=[x for scored in scores for x in scored])
 
     async def UpdateWeights(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.UpdateWeightsRequest], context: _Context

@@ -21,6 +21,7 @@ from troupe.runtime.streams.fencing import Fence
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
+from troupe.spec.policy import teacher_name
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
 from troupe_trainer.checkpoint.export import export_artifacts
 from troupe_trainer.checkpoint.files import Checkpoints
@@ -212,6 +213,7 @@ class TrainingJob:
             fence=self._fence,
             vision={policy: model.vision for policy, model in models.items()},
             min_candidates=learners.min_candidates,
+            scored=[p for p in models if teacher_name(p) in self._spec.teachers()],
         )
         versions = Versions(
             self._job_id,

@@ -88,6 +88,7 @@ def credit(
             index=index,
             token_ids=np.array(candidate.token_ids, dtype=np.int32),
             rollout_logprobs=np.array(candidate.rollout_logprobs, dtype=np.float32),
+            teacher_logprobs=np.array(candidate.teacher_logprobs, dtype=np.float32),
             advantage=advantage,
             temperature=temperature,
         )

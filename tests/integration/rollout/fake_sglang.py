@@ -62,16 +62,23 @@ def generate(body: dict[str, Any]) -> tuple[int, Any]:
         if name and name not in adapters:
             return 400, {"error": {"message": f"{name} is not loaded"}}
     time.sleep(max(p["max_new_tokens"] for p in params) / 1000)  # a token takes a millisecond
-    items = [complete(ids, p["max_new_tokens"]) for ids, p in zip(prompts, params, strict=True)]
+    starts = body.get("logprob_start_len", 0)
+    starts = starts if isinstance(starts, list) else [starts] * len(prompts)
+    items = [
+        complete(ids, p["max_new_tokens"], start)
+        for ids, p, start in zip(prompts, params, starts, strict=True)
+    ]
     return 200, items if is_batch else items[0]
 
 
-def complete(prompt: list[int], count: int) -> dict[str, Any]:
+def complete(prompt: list[int], count: int, start: int = 0) -> dict[str, Any]:
     """One completion of nines; the whole prompt but its last token was in the cache."""
     meta: dict[str, Any] = {
         "finish_reason": {"type": "length"},
         "output_token_logprobs": [[-1.0, 9, None]] * count,
-        "input_token_logprobs": [[None if i == 0 else -2.0, t] for i, t in enumerate(prompt)],
+        "input_token_logprobs": [
+            [None if i == 0 else -2.0, t] for i, t in enumerate(prompt[start:])
+        ],
         "cached_tokens": len(prompt) - 1,
         "e2e_latency": count / 1000,
         "queue_time": 0.0,

@@ -3,6 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from prometheus_client import REGISTRY
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceStub
-from troupe.candidates import GenerateRequest
+from troupe.candidates import GenerateRequest, ScoreRequest
 from troupe.clients.channel import CORE_FAILED
 from troupe.errors import (
     InvalidArgumentError,
@@ -112,6 +113,24 @@ async def test_staged_version_can_be_scored_discarded_and_does_not_answer(
     with pytest.raises(VersionNotLoadedError):
         await rollout.client.score("shared", 1, [5, 6, 7])
     await generate(rollout, version=0)
+
+
+async def test_completions_when_scored_then_each_token_has_the_number_of_its_whole_sequence(
+    rollout: Rollout, rollout_weights: Path
+):
+    await publish(rollout, rollout_weights)
+    request = ScoreRequest("shared", 0, OBSERVATION, [5, 6, 7], [[8, 9, 4], [4]])
+    scores = await rollout.client.score_completions(request, timeout_s=20.0)
+    assert [len(s) for s in scores] == [3, 1]
+    for completion, got in zip(request.completions, scores, strict=True):
+        whole = await rollout.client.score("shared", 0, [5, 6, 7, *completion])
+        assert list(got) == pytest.approx(whole[2:], abs=1e-5)
+    for spoilt in ({"completions": [[8], []]}, {"prompt_token_ids": []}):
+        with pytest.raises(InvalidArgumentError, match="no empty ones") as refused:
+            await rollout.client.score_completions(replace(request, **spoilt), timeout_s=20.0)
+        assert refused.value.pointer == "/completions"
+    with pytest.raises(VersionNotLoadedError):
+        await rollout.client.score_completions(replace(request, policy_version=7), timeout_s=20.0)
 
 
 async def test_generation_goes_on_while_weights_are_received(

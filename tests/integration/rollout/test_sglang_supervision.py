@@ -18,7 +18,9 @@ from troupe.errors import (
     WeightsRejectedError,
 )
 from troupe.runtime.engines.engine import StagedWeights
+from troupe.spec.policy import PolicySpec
 from troupe_rollout.engines.sglang import translate
+from troupe_rollout.teachers import hold_teachers
 
 
 async def test_versions_come_under_names_of_their_own_and_leave_with_the_discard(
@@ -38,6 +40,23 @@ async def test_versions_come_under_names_of_their_own_and_leave_with_the_discard
     with pytest.raises(VersionNotLoadedError):
         await engine.generate(request(1))
     assert [path.name for path in engine._work.path.iterdir() if path.is_dir()] == [loads[1]]
+
+
+async def test_teacher_when_held_then_scores_completions_also_after_its_server_died(
+    world: FakeSglangWorld,
+):
+    engine = world.engine()
+    served = PolicySpec(model="m", teacher=str(world.model), teacher_replicas=1).served_teacher()
+    assert served is not None
+    await engine.start({"p-teacher": served})
+    await hold_teachers(engine, {"p-teacher": served})
+    wanted = [[-2.0, -2.0], [-2.0]]
+    assert await engine.score_completions("p-teacher", 0, [1, 2, 3], [[4, 5], [6]]) == wanted
+    [(pid, name)] = world.calls("/load_lora_adapter")
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: len(world.calls("/load_lora_adapter")) == 2 and engine.is_ready())
+    assert await engine.score_completions("p-teacher", 0, [1, 2, 3], [[4, 5], [6]]) == wanted
+    assert world.calls("/load_lora_adapter")[1][1] == name
 
 
 async def test_bodies_when_made_then_off_the_event_loop_and_once(

@@ -196,7 +196,7 @@ CALLS: list[tuple[str, type[Any], Callable[[Any], Awaitable[Any]], set[Role]]] =
         lambda c: c.step(state=b"", agent="a", actions=["x"], observe=[], timeout_s=30),
         {"router"},
     ),
-    ("rollout", RolloutClient, lambda c: c.score("p", 0, [1], timeout_s=30), {"trainer"}),
+    ("rollout", RolloutClient, lambda c: c.score("p", 0, [1], timeout_s=30), {"router", "trainer"}),
     ("rollout", RolloutClient, lambda c: c.activate("p", 1, timeout_s=30), {"trainer"}),
     ("rollout", RolloutClient, lambda c: c.discard("p", 1, timeout_s=30), {"trainer"}),
     ("rollout", RolloutClient, lambda c: c.status(timeout_s=30), {"router", "trainer"}),

@@ -20,7 +20,11 @@ from troupe_trainer.learn.collector import CONSUMER, Arrived, Collector
 
 
 def _collector(
-    redis: Redis, *, max_staleness: int = 0, max_dropped_fraction: float = 1.0
+    redis: Redis,
+    *,
+    max_staleness: int = 0,
+    max_dropped_fraction: float = 1.0,
+    scored: Sequence[str] = (),
 ) -> Collector:
     vocabularies = {"shared": 1000}
     return Collector(
@@ -32,6 +36,7 @@ def _collector(
         control=Control(),
         max_staleness=max_staleness,
         max_dropped_fraction=max_dropped_fraction,
+        scored=scored,
     )
 
 
@@ -98,6 +103,20 @@ async def test_collect_when_stale_groups_are_injected_then_refuses_and_counts_th
     assert sorted(trained, reverse=True) == [4, 3, 2][:num_trained]
     refused = 3 - num_trained
     assert dict(batch.dropped) == ({"stale_version": refused} if refused else {})
+
+
+async def test_collect_when_a_served_teacher_judged_some_groups_then_the_others_are_counted(
+    redis: Redis,
+) -> None:
+    groups = groups_of_step(0)
+    for group in groups[:3]:
+        for candidate in group.candidates:
+            candidate.teacher_logprobs.extend([-0.5] * len(candidate.token_ids))
+    groups[2].candidates[0].teacher_logprobs[0] = math.nan
+    await _complete(redis, 0, groups)
+    batch = await _collector(redis, scored=["shared"]).collect(0)
+    assert [g.group_id for g in batch.groups["shared"]] == sorted(g.group_id for g in groups[:2])
+    assert batch.dropped == {"bad_teacher_logprobs": 1, "no_teacher_logprobs": 1}
 
 
 @pytest.mark.parametrize(("num_dropped", "is_refused"), [(0, False), (1, False), (2, True)])

@@ -25,6 +25,8 @@ from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.translate import (
     cached_tokens,
     candidate_from,
+    completion_scores,
+    completions_body,
     engine_seconds,
     generate_body,
     prefill_body,
@@ -302,3 +304,26 @@ def test_scores_when_tokens_are_images_then_they_are_zero_and_their_ids_are_the_
     for wrong in ([1, 7, 7, 6], [1, 7, 5]):
         with pytest.raises(UnavailableError, match="other tokens"):
             scores_from(wrong, {"meta_info": meta}, 7)
+
+
+def test_completions_when_scored_then_the_prompt_may_come_from_the_cache():
+    found = completions_body([1, 5, 3], [[4, 2], [7]], adapter="t@0-x", salt="t@0-x")
+    assert found["input_ids"] == [[1, 5, 3, 4, 2], [1, 5, 3, 7]]
+    assert found["logprob_start_len"] == [2, 2]
+    assert found["lora_path"] == ["t@0-x", "t@0-x"]
+    assert [p["max_new_tokens"] for p in found["sampling_params"]] == [0, 0]
+    assert "lora_path" not in completions_body([1], [[4]], adapter=None, salt="s")
+
+
+def scored(*tokens: int) -> dict[str, Any]:
+    entries = [[None if i == 0 else -float(t), t, None] for i, t in enumerate(tokens)]
+    return {"meta_info": {"finish_reason": {"type": "length"}, "input_token_logprobs": entries}}
+
+
+def test_scores_of_completions_when_the_answer_is_odd_then_are_not_taken():
+    both = [scored(3, 4, 2), scored(3, 7)]
+    assert completion_scores([1, 3], [[4, 2], [7]], both) == [[-4.0, -2.0], [-7.0]]
+    with pytest.raises(UnavailableError, match="scored 1 of 2 completions"):
+        completion_scores([1, 3], [[4, 2], [7]], both[:1])
+    with pytest.raises(UnavailableError, match="other tokens than it was given"):
+        completion_scores([1, 3], [[4, 2], [7]], [both[0], scored(3, 8)])

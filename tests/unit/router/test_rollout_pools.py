@@ -102,6 +102,20 @@ def test_pools_of_any_spec_serve_each_policy_once_with_enough_replicas(rows: Any
     assert all(kind_of(f"j-1-{name}", "j-1", found) for name in rollouts)
 
 
+def test_processes_when_a_teacher_is_served_then_replicas_of_its_own_model_are_among_them() -> None:
+    taught = {"model": "m", "teacher": "large", "teacher_replicas": 2}
+    found = spec({"a": taught}, algorithm={"kind": "distill", "group_size": 1})
+    processes = components("j-1", found, RouterSettings(), router="h:1")
+    models = {c.name: c.traits["model"] for c in processes if c.name.startswith("rollout-")}
+    served = {"rollout-a-0": "m", "rollout-a-teacher-0": "large", "rollout-a-teacher-1": "large"}
+    assert models == served
+    assert all(kind_of(f"j-1-{name}", "j-1", found) for name in models)
+    [trainer] = [c.name for c in processes if c.name.startswith("trainer-")]
+    assert trainer == "trainer-0"
+    alone = needs(found, RouterSettings(launcher="none"))
+    assert alone.rollouts == {"a": 1, "a-teacher": 1}
+
+
 def test_needs_when_nothing_is_launched_then_one_replica_of_each_pool() -> None:
     found = spec({"a": {"model": "m"}, "b": {"model": "m"}, "c": {"model": "n", "replicas": 3}})
     assert needs(found, RouterSettings(launcher="none")).rollouts == {"a": 1, "c": 1}

@@ -1,5 +1,6 @@
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from trainer_data import VOCABULARY, make_group
@@ -99,6 +100,27 @@ def test_fault_when_the_group_is_spoilt_then_names_why(
     group = make_group(random.Random(0))
     spoil(group)
     assert fault(group, EXPECTED) == reason
+
+
+def _scored(group: pb.Group) -> pb.Group:
+    for candidate in group.candidates:
+        candidate.teacher_logprobs.extend([-1.0] * len(candidate.token_ids))
+    return group
+
+
+def test_fault_when_a_served_teacher_judged_it_then_every_token_has_its_number() -> None:
+    expected = replace(EXPECTED, is_scored=True)
+    assert fault(_scored(make_group(random.Random(0))), expected) is None
+    assert fault(make_group(random.Random(0)), expected) == "no_teacher_logprobs"
+    one = _scored(make_group(random.Random(0)))
+    one.candidates[2].ClearField("teacher_logprobs")
+    assert fault(one, expected) == "no_teacher_logprobs"
+    one.candidates[2].is_baseline = True
+    assert fault(one, expected) is None
+    for spoilt in ([float("nan")], [0.5], [-1.0, -1.0]):
+        group = _scored(make_group(random.Random(0)))
+        group.candidates[1].teacher_logprobs[-1:] = spoilt
+        assert fault(group, expected) == "bad_teacher_logprobs"
 
 
 def test_fault_when_the_key_is_the_task_then_prompts_may_differ() -> None:

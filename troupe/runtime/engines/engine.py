@@ -95,6 +95,19 @@ class Engine(Protocol):
         """
         ...
 
+    async def score_completions(
+        self,
+        policy: str,
+        policy_version: int,
+        prompt: Sequence[int],
+        completions: Sequence[Sequence[int]],
+    ) -> list[list[float]]:
+        """Logprob of every token of each completion of a prompt, as ``score``.
+
+        The numbers depend on this request alone, and not on what else is computed.
+        """
+        ...
+
     async def stage(self, weights: StagedWeights) -> str:
         """Load a version beside the active one; the digest of the tensors that it now holds."""
         ...

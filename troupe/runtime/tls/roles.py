@@ -63,7 +63,7 @@ CALLERS: _Methods = {
         _rollout["RolloutService"],
         {
             "Generate": _PLAYERS,
-            "ScoreTokens": ("trainer",),
+            "ScoreTokens": (*_PLAYERS, "trainer"),
             "UpdateWeights": ("trainer",),
             "ActivateWeights": ("trainer",),
             "DiscardWeights": ("trainer",),

@@ -203,7 +203,9 @@ def _late(facts: Facts, version: int, only: str = "") -> tuple[str, ...]:
             versions = [
                 p.active_version
                 for p in replica.policies
-                if facts.job.spec.trains(p.policy) and only in ("", p.policy)
+                if p.policy in facts.job.spec.policies
+                and facts.job.spec.trains(p.policy)
+                and only in ("", p.policy)
             ]
             if not replica.is_serving or min(versions, default=version) < version:
                 late.append(replica.replica_id)

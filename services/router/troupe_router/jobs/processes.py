@@ -83,8 +83,9 @@ def components(
         )
         for policy in wanted.trainers
     ]
+    models = {pool.name: pool.model for pool in rollout_pools(spec)}
     for name, pool, gpus in _replicas(wanted, layout):
-        model = {"model": spec.policies[pool].model}
+        model = {"model": models[pool]}
         more = _sglang(gpus, turns) if gpus else {}
         processes.append(component("rollout", name, traits=model, gpus=gpus, **more))
     program = _program_traits(spec)

@@ -20,6 +20,7 @@ from troupe_router.members.store import MemberStore
 from troupe_router.play.next_round import NextRound, is_reset_ahead
 from troupe_router.play.routing.fleet import Fleet
 from troupe_router.play.routing.ports import FleetEnv, FleetRollout
+from troupe_router.play.routing.teachers import FleetTeacher
 from troupe_router.play.workers import EpisodeWorkers
 
 _log = get_logger(__name__)
@@ -78,7 +79,7 @@ class JobPlayer:
     async def _make_workers(self, parts: JobParts, fleet: Fleet) -> EpisodeWorkers:
         spec = self._record.spec
         rollout = FleetRollout(fleet, max_calls=self._options.generate_calls)
-        player = parts.player(rollout, FleetEnv(fleet))
+        player = parts.player(rollout, FleetEnv(fleet), FleetTeacher(fleet))
         return EpisodeWorkers(
             self._redis,
             self._record.job_id,

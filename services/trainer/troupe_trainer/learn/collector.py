@@ -82,7 +82,8 @@ Cover = Callable[[], Awaitable[int]]
 
 class Collector:
     """Collects for every policy of a job. ``vocabularies`` gives each policy's number of tokens,
-    and ``vision`` how vision-language models take images."""
+    and ``vision`` how vision-language models take images. Groups of ``scored`` policies come with
+    what their teachers' replicas think of each token."""
 
     def __init__(
         self,
@@ -98,8 +99,10 @@ class Collector:
         fence: Fence | None = None,
         vision: Mapping[str, VisionModel | None] | None = None,
         min_candidates: int = 2,
+        scored: Collection[str] = (),
     ) -> None:
         self._min_candidates = min_candidates
+        self._scored = scored
         self._vision = vision or {}
         self._max_staleness = max_staleness
         self._max_dropped_fraction = max_dropped_fraction
@@ -257,6 +260,7 @@ class Collector:
                 self._max_staleness,
                 self._vision.get(policy),
                 self._min_candidates,
+                policy in self._scored,
             )
             self._faults[key] = fault(group, expected)
         return self._faults[key]

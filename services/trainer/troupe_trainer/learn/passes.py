@@ -40,8 +40,14 @@ class Passes:
         return Fixed(
             old_N=self.old_logprobs(batch) if needs.old else None,
             reference_N=self._model.reference_logprobs(batch) if needs.reference else None,
-            teacher_N=self._model.teacher_logprobs(batch) if needs.teacher else None,
+            teacher_N=self._taught(batch) if needs.teacher else None,
         )
+
+    def _taught(self, batch: Microbatch) -> Tensor:
+        """The teacher's log probabilities: those that came with the samples, else this one's."""
+        if batch.teacher_logprobs_N is not None:
+            return torch.from_numpy(batch.teacher_logprobs_N).to(self._model.device)
+        return self._model.teacher_logprobs(batch)
 
     @torch.no_grad()
     def old_logprobs(self, batch: Microbatch) -> Tensor:

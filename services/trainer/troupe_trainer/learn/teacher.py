@@ -1,13 +1,14 @@
 """A policy's frozen teacher: loading, and the check that it speaks of the policy's own tokens.
 
-Owns the refusals. A teacher computes log probabilities of the policy's tokens after the policy's
-own prompts; it never samples, renders a prompt or learns.
+Owns the refusals, also of a teacher that rollout replicas serve. A teacher computes log
+probabilities of the policy's tokens after the policy's own prompts; it never samples, renders a
+prompt or learns.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from troupe.algorithms.algorithm import Algorithm
 from troupe.errors import InvalidArgumentError
@@ -29,8 +30,13 @@ def teacher_of(
     shares: Sequence[PolicyModel] = (),
     is_spread: bool = False,
 ) -> PolicyModel | None:
-    """The teacher of ``policy``; None where the algorithm needs none or the policy never learns."""
+    """The teacher of ``policy``; None where the algorithm needs none, the policy never learns, or
+    rollout replicas serve it: then it is checked here and not loaded."""
     if not (algorithm.needs.teacher and spec.trains(policy)):
+        return None
+    if spec.policies[policy].served_teacher() is not None:
+        _check_tokens(policy, spec.policies[policy])
+        _check_output(policy, spec.policies[policy])
         return None
     return load_teacher(
         policy,
@@ -60,14 +66,9 @@ def load_teacher(
         InvalidArgumentError: it can't be loaded, or does not fit the policy.
         JobFailedError: it does not fit into memory.
     """
+    _check_tokens(policy, spec)
     assert spec.teacher is not None, "checked when the job was made"
     pointer = f"/policies/{policy}/teacher"
-    own, other = (_vocabulary(model, policy, pointer) for model in (spec.model, spec.teacher))
-    if own != other:
-        raise InvalidArgumentError(_difference(policy, spec, own, other), pointer=pointer)
-    for model in (spec.model, spec.teacher):
-        if vision_model(model) is not None:
-            raise InvalidArgumentError(teacher_refusal(model), pointer=pointer)
     frozen = PolicySpec(model=spec.teacher, dtype=spec.dtype, train=LoraSpec())
     try:
         teacher = PolicyModel(
@@ -83,6 +84,32 @@ def load_teacher(
     except InvalidArgumentError as error:
         raise InvalidArgumentError(error.message, pointer=pointer) from error
     return teacher
+
+
+def _check_tokens(policy: str, spec: PolicySpec) -> None:
+    """Raise InvalidArgumentError unless teacher and policy read text in the same tokens."""
+    assert spec.teacher is not None, "checked when the job was made"
+    pointer = f"/policies/{policy}/teacher"
+    own, other = (_vocabulary(model, policy, pointer) for model in (spec.model, spec.teacher))
+    if own != other:
+        raise InvalidArgumentError(_difference(policy, spec, own, other), pointer=pointer)
+    for model in (spec.model, spec.teacher):
+        if vision_model(model) is not None:
+            raise InvalidArgumentError(teacher_refusal(model), pointer=pointer)
+
+
+def _check_output(policy: str, spec: PolicySpec) -> None:
+    """As `PolicyModel.keep_teacher`, by the configuration of a teacher that is not loaded."""
+    models = spec.models()
+    own, other = (
+        AutoConfig.from_pretrained(models[field]).vocab_size for field in ("model", "teacher")
+    )
+    if other < own:
+        raise InvalidArgumentError(
+            f"The teacher of policy '{policy}' has an output of {other} tokens and the policy one "
+            f"of {own}. Take a teacher with at least as many.",
+            pointer=f"/policies/{policy}/teacher",
+        )
 
 
 def _vocabulary(model: str, policy: str, pointer: str) -> Mapping[str, int]:

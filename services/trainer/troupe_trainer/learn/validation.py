@@ -21,7 +21,8 @@ ROUNDING = 1e-3
 @dataclass(frozen=True, slots=True)
 class Expected:
     """The values that every group of a step must match. ``vision``: how its policy takes images;
-    ``min_candidates``: the fewest that its algorithm learns from."""
+    ``min_candidates``: the fewest that its algorithm learns from; ``is_scored``: rollout replicas
+    serve its teacher, whose log probabilities come with each candidate."""
 
     job_id: str
     policy: str
@@ -31,6 +32,7 @@ class Expected:
     max_staleness: int = 0
     vision: VisionModel | None = None
     min_candidates: int = 2
+    is_scored: bool = False
 
 
 def fault(group: pb.Group, expected: Expected) -> str | None:
@@ -110,4 +112,15 @@ def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
             return "bad_logprobs"
         if logprobs.max() > ROUNDING:
             return "bad_logprobs"
+        needs_scores = expected.is_scored and not candidate.is_baseline
+        if needs_scores and (reason := _score_fault(candidate)):
+            return reason
     return None
+
+
+def _score_fault(candidate: pb.Candidate) -> str | None:
+    if not candidate.teacher_logprobs:
+        return "no_teacher_logprobs"
+    scored = np.array(candidate.teacher_logprobs)
+    is_sound = len(scored) == len(candidate.token_ids) and np.isfinite(scored).all()
+    return None if is_sound and scored.max() <= ROUNDING else "bad_teacher_logprobs"

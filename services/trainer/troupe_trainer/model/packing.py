@@ -69,6 +69,7 @@ class Microbatch:
     the first of them are those of ``segments``, and the others are trees.
     ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``. ``positions_M``
     counts the tokens before each; a vision-language model has its own positions, see ``vision``.
+    ``teacher_logprobs_N`` came with the samples, where rollout replicas serve the teacher.
     """
 
     tokens_M: Ints
@@ -84,6 +85,7 @@ class Microbatch:
     samples: Sequence[Sample]
     segments: Sequence[Sequence[int]] = ()
     image_blocks: Sequence[ImageBlock] = ()
+    teacher_logprobs_N: Floats | None = None
 
 
 def pack(
@@ -288,4 +290,12 @@ def microbatch(blocks: Sequence[Block]) -> Microbatch:
             for start, b in placed
             if b.samples.images
         ],
+        teacher_logprobs_N=_scored(samples),
     )
+
+
+def _scored(samples: Sequence[Sample]) -> Floats | None:
+    """What a teacher's replicas think of each token; None unless they scored all of them."""
+    if any(len(s.teacher_logprobs) != len(s.token_ids) for s in samples):
+        return None
+    return np.concatenate([s.teacher_logprobs for s in samples], dtype=np.float32)

@@ -100,6 +100,8 @@ def to_arrays(shares: Sequence[Share]) -> Arrays:
         "temperatures": np.array([s.temperature for s in samples], dtype=np.float64),
         "tokens": _joined([s.token_ids for s in samples], np.int32),
         "logprobs": _joined([s.rollout_logprobs for s in samples], np.float32),
+        "scored": np.array([len(s.teacher_logprobs) for s in samples], dtype=np.int64),
+        "teacher_logprobs": _joined([s.teacher_logprobs for s in samples], np.float32),
         "image_widths": np.array([image.width for image in images.values()], dtype=np.int64),
         "image_heights": np.array([image.height for image in images.values()], dtype=np.int64),
         "pixels": _joined([_pixels(image) for image in images.values()], np.uint8),
@@ -122,12 +124,14 @@ def from_arrays(arrays: Arrays) -> list[Share]:
                 False,
                 token_ids=tokens,
                 rollout_logprobs=logprobs,
+                teacher_logprobs=scored,
                 advantage=advantage,
                 temperature=temperature,
             )
-            for tokens, logprobs, advantage, temperature in zip(
+            for tokens, logprobs, scored, advantage, temperature in zip(
                 _split(arrays["tokens"], arrays["lengths"]),
                 _split(arrays["logprobs"], arrays["lengths"]),
+                _split(arrays["teacher_logprobs"], arrays["scored"]),
                 arrays["advantages"].tolist(),
                 arrays["temperatures"].tolist(),
                 strict=True,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from troupe.api.records.v1 import records_pb2 as troupe_dot_api_dot_records_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#troupe/api/rollout/v1/rollout.proto\x12\x15troupe.api.rollout.v1\x1a#troupe/api/records/v1/records.proto\"\x94\x01\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x31\n\x05parts\x18\x03 \x03(\x0b\x32\".troupe.api.records.v1.ContentPart\x12\x33\n\ntool_calls\x18\x04 \x03(\x0b\x32\x1f.troupe.api.records.v1.ToolCall\"\xa0\x01\n\nChatPrompt\x12\x34\n\x08messages\x18\x01 \x03(\x0b\x32\".troupe.api.rollout.v1.ChatMessage\x12\x30\n\x06images\x18\x02 \x03(\x0b\x32 .troupe.api.records.v1.ImageData\x12*\n\x05tools\x18\x03 \x03(\x0b\x32\x1b.troupe.api.records.v1.Tool\" \n\x0bTokenPrompt\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\"w\n\x0eSamplingParams\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_p\x18\x02 \x01(\x01\x12\r\n\x05top_k\x18\x03 \x01(\r\x12\x16\n\x0emax_new_tokens\x18\x04 \x01(\r\x12\x0c\n\x04stop\x18\x05 \x03(\t\x12\x0c\n\x04seed\x18\x06 \x01(\x04\"\xaa\x02\n\x0fGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x16\n\x0epolicy_version\x18\x03 \x01(\x04\x12\x31\n\x04\x63hat\x18\x04 \x01(\x0b\x32!.troupe.api.rollout.v1.ChatPromptH\x00\x12\x34\n\x06tokens\x18\x05 \x01(\x0b\x32\".troupe.api.rollout.v1.TokenPromptH\x00\x12\x16\n\x0enum_candidates\x18\x06 \x01(\r\x12\x37\n\x08sampling\x18\x07 \x01(\x0b\x32%.troupe.api.rollout.v1.SamplingParams\x12\x17\n\x0f\x66ollows_updates\x18\x08 \x01(\x08\x42\x08\n\x06prompt\"\xbe\x01\n\x12GeneratedCandidate\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x10\n\x08logprobs\x18\x02 \x03(\x02\x12\x0c\n\x04text\x18\x03 \x01(\t\x12:\n\rfinish_reason\x18\x04 \x01(\x0e\x32#.troupe.api.records.v1.FinishReason\x12\x39\n\rversion_spans\x18\x05 \x03(\x0b\x32\".troupe.api.records.v1.VersionSpan\"\xe0\x01\n\x10GenerateResponse\x12-\n\x06prompt\x18\x01 \x01(\x0b\x32\x1d.troupe.api.records.v1.Prompt\x12=\n\ncandidates\x18\x02 \x03(\x0b\x32).troupe.api.rollout.v1.GeneratedCandidate\x12\x16\n\x0epolicy_version\x18\x03 \x01(\x04\x12\x10\n\x08\x65ngine_s\x18\x04 \x01(\x01\x12\x1e\n\x11num_cached_tokens\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x14\n\x12_num_cached_tokens\"\x81\x01\n\x12ScoreTokensRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0epolicy_version\x18\x02 \x01(\x04\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x30\n\x06images\x18\x04 \x03(\x0b\x32 .troupe.api.records.v1.ImageData\"\'\n\x13ScoreTokensResponse\x12\x10\n\x08logprobs\x18\x01 \x03(\x02\"\x95\x02\n\x14UpdateWeightsRequest\x12:\n\x08manifest\x18\x01 \x01(\x0b\x32&.troupe.api.records.v1.WeightsManifestH\x00\x12\x34\n\x05\x63hunk\x18\x02 \x01(\x0b\x32#.troupe.api.rollout.v1.WeightsChunkH\x00\x12\x36\n\x06stored\x18\x03 \x01(\x0b\x32$.troupe.api.rollout.v1.StoredWeightsH\x00\x12<\n\tbroadcast\x18\x04 \x01(\x0b\x32\'.troupe.api.rollout.v1.BroadcastWeightsH\x00\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x42\x06\n\x04part\"\x1c\n\rStoredWeights\x12\x0b\n\x03key\x18\x01 \x01(\t\"\xa0\x01\n\x10\x42roadcastWeights\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\r\n\x05group\x18\x03 \x01(\t\x12\x12\n\nworld_size\x18\x04 \x01(\r\x12\x13\n\x0brank_offset\x18\x05 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x06 \x01(\t\x12\x11\n\tis_formed\x18\x07 \x01(\x08\x12\x14\n\x0c\x62ucket_bytes\x18\x08 \x01(\x04\"A\n\x0cWeightsChunk\x12\x14\n\x0coffset_bytes\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x03 \x01(\x07\"f\n\x15UpdateWeightsResponse\x12\x15\n\rtensor_digest\x18\x01 \x01(\t\x12\x10\n\x08staged_s\x18\x02 \x01(\x01\x12\x12\n\nreceived_s\x18\x03 \x01(\x01J\x04\x08\x04\x10\x05R\nwants_file\"f\n\x16\x41\x63tivateWeightsRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0epolicy_version\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x15\n\rtensor_digest\x18\x04 \x01(\t\"1\n\x17\x41\x63tivateWeightsResponse\x12\x16\n\x0epolicy_version\x18\x01 \x01(\x04\"N\n\x15\x44iscardWeightsRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0epolicy_version\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x18\n\x16\x44iscardWeightsResponse\"\x1d\n\x0cSleepRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\"\x0f\n\rSleepResponse\"\x1c\n\x0bWakeRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\"\x0e\n\x0cWakeResponse\"\x12\n\x10GetStatusRequest\"\x7f\n\x0cPolicyStatus\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x63tive_version\x18\x02 \x01(\x04\x12\x15\n\rtensor_digest\x18\x03 \x01(\t\x12\x17\n\x0floaded_versions\x18\x04 \x03(\x04\x12\x17\n\x0fstaged_versions\x18\x05 \x03(\x04\"\xc5\x01\n\x11GetStatusResponse\x12\x35\n\x08policies\x18\x01 \x03(\x0b\x32#.troupe.api.rollout.v1.PolicyStatus\x12\x15\n\rnum_in_flight\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x14\n\x0cweight_ranks\x18\x05 \x01(\r\x12\x16\n\x0eweight_backend\x18\x06 \x01(\t\x12\x15\n\radapter_dtype\x18\x07 \x01(\t2\xa7\x06\n\x0eRolloutService\x12[\n\x08Generate\x12&.troupe.api.rollout.v1.GenerateRequest\x1a\'.troupe.api.rollout.v1.GenerateResponse\x12\x64\n\x0bScoreTokens\x12).troupe.api.rollout.v1.ScoreTokensRequest\x1a*.troupe.api.rollout.v1.ScoreTokensResponse\x12l\n\rUpdateWeights\x12+.troupe.api.rollout.v1.UpdateWeightsRequest\x1a,.troupe.api.rollout.v1.UpdateWeightsResponse(\x01\x12p\n\x0f\x41\x63tivateWeights\x12-.troupe.api.rollout.v1.ActivateWeightsRequest\x1a..troupe.api.rollout.v1.ActivateWeightsResponse\x12m\n\x0e\x44iscardWeights\x12,.troupe.api.rollout.v1.DiscardWeightsRequest\x1a-.troupe.api.rollout.v1.DiscardWeightsResponse\x12R\n\x05Sleep\x12#.troupe.api.rollout.v1.SleepRequest\x1a$.troupe.api.rollout.v1.SleepResponse\x12O\n\x04Wake\x12\".troupe.api.rollout.v1.WakeRequest\x1a#.troupe.api.rollout.v1.WakeResponse\x12^\n\tGetStatus\x12\'.troupe.api.rollout.v1.GetStatusRequest\x1a(.troupe.api.rollout.v1.GetStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#troupe/api/rollout/v1/rollout.proto\x12\x15troupe.api.rollout.v1\x1a#troupe/api/records/v1/records.proto\"\x94\x01\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x31\n\x05parts\x18\x03 \x03(\x0b\x32\".troupe.api.records.v1.ContentPart\x12\x33\n\ntool_calls\x18\x04 \x03(\x0b\x32\x1f.troupe.api.records.v1.ToolCall\"\xa0\x01\n\nChatPrompt\x12\x34\n\x08messages\x18\x01 \x03(\x0b\x32\".troupe.api.rollout.v1.ChatMessage\x12\x30\n\x06images\x18\x02 \x03(\x0b\x32 .troupe.api.records.v1.ImageData\x12*\n\x05tools\x18\x03 \x03(\x0b\x32\x1b.troupe.api.records.v1.Tool\" \n\x0bTokenPrompt\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\"w\n\x0eSamplingParams\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_p\x18\x02 \x01(\x01\x12\r\n\x05top_k\x18\x03 \x01(\r\x12\x16\n\x0emax_new_tokens\x18\x04 \x01(\r\x12\x0c\n\x04stop\x18\x05 \x03(\t\x12\x0c\n\x04seed\x18\x06 \x01(\x04\"\xaa\x02\n\x0fGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x16\n\x0epolicy_version\x18\x03 \x01(\x04\x12\x31\n\x04\x63hat\x18\x04 \x01(\x0b\x32!.troupe.api.rollout.v1.ChatPromptH\x00\x12\x34\n\x06tokens\x18\x05 \x01(\x0b\x32\".troupe.api.rollout.v1.TokenPromptH\x00\x12\x16\n\x0enum_candidates\x18\x06 \x01(\r\x12\x37\n\x08sampling\x18\x07 \x01(\x0b\x32%.troupe.api.rollout.v1.SamplingParams\x12\x17\n\x0f\x66ollows_updates\x18\x08 \x01(\x08\x42\x08\n\x06prompt\"\xbe\x01\n\x12GeneratedCandidate\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x10\n\x08logprobs\x18\x02 \x03(\x02\x12\x0c\n\x04text\x18\x03 \x01(\t\x12:\n\rfinish_reason\x18\x04 \x01(\x0e\x32#.troupe.api.records.v1.FinishReason\x12\x39\n\rversion_spans\x18\x05 \x03(\x0b\x32\".troupe.api.records.v1.VersionSpan\"\xe0\x01\n\x10GenerateResponse\x12-\n\x06prompt\x18\x01 \x01(\x0b\x32\x1d.troupe.api.records.v1.Prompt\x12=\n\ncandidates\x18\x02 \x03(\x0b\x32).troupe.api.rollout.v1.GeneratedCandidate\x12\x16\n\x0epolicy_version\x18\x03 \x01(\x04\x12\x10\n\x08\x65ngine_s\x18\x04 \x01(\x01\x12\x1e\n\x11num_cached_tokens\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x14\n\x12_num_cached_tokens\"\xba\x01\n\x12ScoreTokensRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0epolicy_version\x18\x02 \x01(\x04\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x30\n\x06images\x18\x04 \x03(\x0b\x32 .troupe.api.records.v1.ImageData\x12\x37\n\x0b\x63ompletions\x18\x05 \x03(\x0b\x32\".troupe.api.rollout.v1.TokenPrompt\"\'\n\x13ScoreTokensResponse\x12\x10\n\x08logprobs\x18\x01 \x03(\x02\"\x95\x02\n\x14UpdateWeightsRequest\x12:\n\x08manifest\x18\x01 \x01(\x0b\x32&.troupe.api.records.v1.WeightsManifestH\x00\x12\x34\n\x05\x63hunk\x18\x02 \x01(\x0b\x32#.troupe.api.rollout.v1.WeightsChunkH\x00\x12\x36\n\x06stored\x18\x03 \x01(\x0b\x32$.troupe.api.rollout.v1.StoredWeightsH\x00\x12<\n\tbroadcast\x18\x04 \x01(\x0b\x32\'.troupe.api.rollout.v1.BroadcastWeightsH\x00\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x42\x06\n\x04part\"\x1c\n\rStoredWeights\x12\x0b\n\x03key\x18\x01 \x01(\t\"\xa0\x01\n\x10\x42roadcastWeights\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\r\n\x05group\x18\x03 \x01(\t\x12\x12\n\nworld_size\x18\x04 \x01(\r\x12\x13\n\x0brank_offset\x18\x05 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x06 \x01(\t\x12\x11\n\tis_formed\x18\x07 \x01(\x08\x12\x14\n\x0c\x62ucket_bytes\x18\x08 \x01(\x04\"A\n\x0cWeightsChunk\x12\x14\n\x0coffset_bytes\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x03 \x01(\x07\"f\n\x15UpdateWeightsResponse\x12\x15\n\rtensor_digest\x18\x01 \x01(\t\x12\x10\n\x08staged_s\x18\x02 \x01(\x01\x12\x12\n\nreceived_s\x18\x03 \x01(\x01J\x04\x08\x04\x10\x05R\nwants_file\"f\n\x16\x41\x63tivateWeightsRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0epolicy_version\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x15\n\rtensor_digest\x18\x04 \x01(\t\"1\n\x17\x41\x63tivateWeightsResponse\x12\x16\n\x0epolicy_version\x18\x01 \x01(\x04\"N\n\x15\x44iscardWeightsRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0epolicy_version\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"\x18\n\x16\x44iscardWeightsResponse\"\x1d\n\x0cSleepRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\"\x0f\n\rSleepResponse\"\x1c\n\x0bWakeRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\"\x0e\n\x0cWakeResponse\"\x12\n\x10GetStatusRequest\"\x7f\n\x0cPolicyStatus\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x63tive_version\x18\x02 \x01(\x04\x12\x15\n\rtensor_digest\x18\x03 \x01(\t\x12\x17\n\x0floaded_versions\x18\x04 \x03(\x04\x12\x17\n\x0fstaged_versions\x18\x05 \x03(\x04\"\xc5\x01\n\x11GetStatusResponse\x12\x35\n\x08policies\x18\x01 \x03(\x0b\x32#.troupe.api.rollout.v1.PolicyStatus\x12\x15\n\rnum_in_flight\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x14\n\x0cweight_ranks\x18\x05 \x01(\r\x12\x16\n\x0eweight_backend\x18\x06 \x01(\t\x12\x15\n\radapter_dtype\x18\x07 \x01(\t2\xa7\x06\n\x0eRolloutService\x12[\n\x08Generate\x12&.troupe.api.rollout.v1.GenerateRequest\x1a\'.troupe.api.rollout.v1.GenerateResponse\x12\x64\n\x0bScoreTokens\x12).troupe.api.rollout.v1.ScoreTokensRequest\x1a*.troupe.api.rollout.v1.ScoreTokensResponse\x12l\n\rUpdateWeights\x12+.troupe.api.rollout.v1.UpdateWeightsRequest\x1a,.troupe.api.rollout.v1.UpdateWeightsResponse(\x01\x12p\n\x0f\x41\x63tivateWeights\x12-.troupe.api.rollout.v1.ActivateWeightsRequest\x1a..troupe.api.rollout.v1.ActivateWeightsResponse\x12m\n\x0e\x44iscardWeights\x12,.troupe.api.rollout.v1.DiscardWeightsRequest\x1a-.troupe.api.rollout.v1.DiscardWeightsResponse\x12R\n\x05Sleep\x12#.troupe.api.rollout.v1.SleepRequest\x1a$.troupe.api.rollout.v1.SleepResponse\x12O\n\x04Wake\x12\".troupe.api.rollout.v1.WakeRequest\x1a#.troupe.api.rollout.v1.WakeResponse\x12^\n\tGetStatus\x12\'.troupe.api.rollout.v1.GetStatusRequest\x1a(.troupe.api.rollout.v1.GetStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,41 +47,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GENERATERESPONSE']._serialized_start=1063
   _globals['_GENERATERESPONSE']._serialized_end=1287
   _globals['_SCORETOKENSREQUEST']._serialized_start=1290
-  _globals['_SCORETOKENSREQUEST']._serialized_end=1419
-  _globals['_SCORETOKENSRESPONSE']._serialized_start=1421
-  _globals['_SCORETOKENSRESPONSE']._serialized_end=1460
-  _globals['_UPDATEWEIGHTSREQUEST']._serialized_start=1463
-  _globals['_UPDATEWEIGHTSREQUEST']._serialized_end=1740
-  _globals['_STOREDWEIGHTS']._serialized_start=1742
-  _globals['_STOREDWEIGHTS']._serialized_end=1770
-  _globals['_BROADCASTWEIGHTS']._serialized_start=1773
-  _globals['_BROADCASTWEIGHTS']._serialized_end=1933
-  _globals['_WEIGHTSCHUNK']._serialized_start=1935
-  _globals['_WEIGHTSCHUNK']._serialized_end=2000
-  _globals['_UPDATEWEIGHTSRESPONSE']._serialized_start=2002
-  _globals['_UPDATEWEIGHTSRESPONSE']._serialized_end=2104
-  _globals['_ACTIVATEWEIGHTSREQUEST']._serialized_start=2106
-  _globals['_ACTIVATEWEIGHTSREQUEST']._serialized_end=2208
-  _globals['_ACTIVATEWEIGHTSRESPONSE']._serialized_start=2210
-  _globals['_ACTIVATEWEIGHTSRESPONSE']._serialized_end=2259
-  _globals['_DISCARDWEIGHTSREQUEST']._serialized_start=2261
-  _globals['_DISCARDWEIGHTSREQUEST']._serialized_end=2339
-  _globals['_DISCARDWEIGHTSRESPONSE']._serialized_start=2341
-  _globals['_DISCARDWEIGHTSRESPONSE']._serialized_end=2365
-  _globals['_SLEEPREQUEST']._serialized_start=2367
-  _globals['_SLEEPREQUEST']._serialized_end=2396
-  _globals['_SLEEPRESPONSE']._serialized_start=2398
-  _globals['_SLEEPRESPONSE']._serialized_end=2413
-  _globals['_WAKEREQUEST']._serialized_start=2415
-  _globals['_WAKEREQUEST']._serialized_end=2443
-  _globals['_WAKERESPONSE']._serialized_start=2445
-  _globals['_WAKERESPONSE']._serialized_end=2459
-  _globals['_GETSTATUSREQUEST']._serialized_start=2461
-  _globals['_GETSTATUSREQUEST']._serialized_end=2479
-  _globals['_POLICYSTATUS']._serialized_start=2481
-  _globals['_POLICYSTATUS']._serialized_end=2608
-  _globals['_GETSTATUSRESPONSE']._serialized_start=2611
-  _globals['_GETSTATUSRESPONSE']._serialized_end=2808
-  _globals['_ROLLOUTSERVICE']._serialized_start=2811
-  _globals['_ROLLOUTSERVICE']._serialized_end=3618
+  _globals['_SCORETOKENSREQUEST']._serialized_end=1476
+  _globals['_SCORETOKENSRESPONSE']._serialized_start=1478
+  _globals['_SCORETOKENSRESPONSE']._serialized_end=1517
+  _globals['_UPDATEWEIGHTSREQUEST']._serialized_start=1520
+  _globals['_UPDATEWEIGHTSREQUEST']._serialized_end=1797
+  _globals['_STOREDWEIGHTS']._serialized_start=1799
+  _globals['_STOREDWEIGHTS']._serialized_end=1827
+  _globals['_BROADCASTWEIGHTS']._serialized_start=1830
+  _globals['_BROADCASTWEIGHTS']._serialized_end=1990
+  _globals['_WEIGHTSCHUNK']._serialized_start=1992
+  _globals['_WEIGHTSCHUNK']._serialized_end=2057
+  _globals['_UPDATEWEIGHTSRESPONSE']._serialized_start=2059
+  _globals['_UPDATEWEIGHTSRESPONSE']._serialized_end=2161
+  _globals['_ACTIVATEWEIGHTSREQUEST']._serialized_start=2163
+  _globals['_ACTIVATEWEIGHTSREQUEST']._serialized_end=2265
+  _globals['_ACTIVATEWEIGHTSRESPONSE']._serialized_start=2267
+  _globals['_ACTIVATEWEIGHTSRESPONSE']._serialized_end=2316
+  _globals['_DISCARDWEIGHTSREQUEST']._serialized_start=2318
+  _globals['_DISCARDWEIGHTSREQUEST']._serialized_end=2396
+  _globals['_DISCARDWEIGHTSRESPONSE']._serialized_start=2398
+  _globals['_DISCARDWEIGHTSRESPONSE']._serialized_end=2422
+  _globals['_SLEEPREQUEST']._serialized_start=2424
+  _globals['_SLEEPREQUEST']._serialized_end=2453
+  _globals['_SLEEPRESPONSE']._serialized_start=2455
+  _globals['_SLEEPRESPONSE']._serialized_end=2470
+  _globals['_WAKEREQUEST']._serialized_start=2472
+  _globals['_WAKEREQUEST']._serialized_end=2500
+  _globals['_WAKERESPONSE']._serialized_start=2502
+  _globals['_WAKERESPONSE']._serialized_end=2516
+  _globals['_GETSTATUSREQUEST']._serialized_start=2518
+  _globals['_GETSTATUSREQUEST']._serialized_end=2536
+  _globals['_POLICYSTATUS']._serialized_start=2538
+  _globals['_POLICYSTATUS']._serialized_end=2665
+  _globals['_GETSTATUSRESPONSE']._serialized_start=2668
+  _globals['_GETSTATUSRESPONSE']._serialized_end=2865
+  _globals['_ROLLOUTSERVICE']._serialized_start=2868
+  _globals['_ROLLOUTSERVICE']._serialized_end=3675
 # @@protoc_insertion_point(module_scope)

@@ -100,16 +100,18 @@ class GenerateResponse(_message.Message):
     def __init__(self, prompt: _Optional[_Union[_records_pb2.Prompt, _Mapping]] = ..., candidates: _Optional[_Iterable[_Union[GeneratedCandidate, _Mapping]]] = ..., policy_version: _Optional[int] = ..., engine_s: _Optional[float] = ..., num_cached_tokens: _Optional[int] = ...) -> None: ...
 
 class ScoreTokensRequest(_message.Message):
-    __slots__ = ("policy", "policy_version", "token_ids", "images")
+    __slots__ = ("policy", "policy_version", "token_ids", "images", "completions")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
     policy: str
     policy_version: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     images: _containers.RepeatedCompositeFieldContainer[_records_pb2.ImageData]
-    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., images: _Optional[_Iterable[_Union[_records_pb2.ImageData, _Mapping]]] = ...) -> None: ...
+    completions: _containers.RepeatedCompositeFieldContainer[TokenPrompt]
+    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., images: _Optional[_Iterable[_Union[_records_pb2.ImageData, _Mapping]]] = ..., completions: _Optional[_Iterable[_Union[TokenPrompt, _Mapping]]] = ...) -> None: ...
 
 class ScoreTokensResponse(_message.Message):
     __slots__ = ("logprobs",)

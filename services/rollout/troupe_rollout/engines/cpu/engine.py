@@ -36,7 +36,7 @@ from troupe_rollout.engines.cpu.images import positions_of
 from troupe_rollout.engines.cpu.model import CpuModel, load_base
 from troupe_rollout.engines.cpu.receive import Memberships
 from troupe_rollout.engines.cpu.rows import Job
-from troupe_rollout.engines.cpu.score import score_tokens
+from troupe_rollout.engines.cpu.score import score_completions, score_tokens
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 from troupe_rollout.engines.cpu.versions import Slot
 from troupe_rollout.engines.cpu.weights import build_module, check_full, load_tensors
@@ -140,16 +140,26 @@ class CpuEngine:
         images: Sequence[ImagePart] = (),
     ) -> list[float]:
         base = self._base(policy)
-        _check_tokens(base, token_ids, minimum=2)
-        if len(token_ids) > base.context_length:
-            raise InvalidArgumentError(
-                f"{len(token_ids)} token ids exceed the {base.context_length} of the context of "
-                f"'{base.path}'. Score fewer."
-            )
+        _check_scored(base, token_ids)
         _ = _offset(base, token_ids, images)
         module = self._tables[policy].scoring(policy_version).module
         return await asyncio.wrap_future(
             self._worker.call(lambda: score_tokens(module, token_ids, images, base.vision))
+        )
+
+    async def score_completions(
+        self,
+        policy: str,
+        policy_version: int,
+        prompt: Sequence[int],
+        completions: Sequence[Sequence[int]],
+    ) -> list[list[float]]:
+        base = self._base(policy)
+        for completion in completions:
+            _check_scored(base, [*prompt, *completion])
+        module = self._tables[policy].serving(policy_version).module
+        return await asyncio.wrap_future(
+            self._worker.call(lambda: score_completions(module, prompt, completions))
         )
 
     async def stage(self, weights: StagedWeights) -> str:
@@ -297,6 +307,15 @@ def _by_newest(candidates: Sequence[Candidate]) -> tuple[int, list[Candidate]]:
 
 def _check_tokens(base: CpuModel, token_ids: Sequence[int], *, minimum: int) -> None:
     check_token_ids(token_ids, vocab_size=base.vocab_size, model=base.path, minimum=minimum)
+
+
+def _check_scored(base: CpuModel, token_ids: Sequence[int]) -> None:
+    _check_tokens(base, token_ids, minimum=2)
+    if len(token_ids) > base.context_length:
+        raise InvalidArgumentError(
+            f"{len(token_ids)} token ids exceed the {base.context_length} of the context of "
+            f"'{base.path}'. Score fewer."
+        )
 
 
 def _offset(base: CpuModel, prompt: Sequence[int], images: Sequence[ImagePart]) -> int:

@@ -36,6 +36,8 @@ from troupe_rollout.engines.sglang.translate import (
     cached_tokens,
     candidate_from,
     check_speculation,
+    completion_scores,
+    completions_body,
     engine_seconds,
     generate_body,
     prefill_body,
@@ -160,12 +162,7 @@ class SglangEngine:
     ) -> list[float]:
         served = self._of(policy)
         base = served.base
-        _check_tokens(served, token_ids, minimum=2)
-        if len(token_ids) > served.context_length:
-            raise InvalidArgumentError(
-                f"{len(token_ids)} token ids exceed the {served.context_length} of the context of "
-                f"'{served.base.name}'. Score fewer."
-            )
+        _check_scored(served, token_ids)
         async with (
             self._turns.user(waits=False),
             served.versions.use(policy_version, staged_too=True) as version,
@@ -176,6 +173,27 @@ class SglangEngine:
             )
             items = await served.server.client().generate(body)
         return scores_from(token_ids, items[0], base.vision and base.vision.image_token_id)
+
+    async def score_completions(
+        self,
+        policy: str,
+        policy_version: int,
+        prompt: Sequence[int],
+        completions: Sequence[Sequence[int]],
+    ) -> list[list[float]]:
+        served = self._of(policy)
+        for completion in completions:
+            _check_scored(served, [*prompt, *completion])
+        async with (
+            self._turns.user(),
+            served.versions.use(policy_version, staged_too=False) as version,
+        ):
+            client, adapter = served.server.client(), _adapter(version)
+            body = completions_body(prompt, completions, adapter=adapter, salt=version.name)
+            if len(completions) > 1:  # else each would compute the prompt
+                await client.generate(prefill_body(body | {"input_ids": [[*prompt]]}))
+            items = await client.generate(body)
+        return completion_scores(prompt, completions, items)
 
     async def stage(self, weights: StagedWeights) -> str:
         versions = self._of(weights.policy).versions
@@ -291,6 +309,15 @@ def _adapter(version: Adapter | Snapshot) -> str | None:
 def _check_tokens(served: _Served, token_ids: Sequence[int], *, minimum: int) -> None:
     base = served.base
     check_token_ids(token_ids, vocab_size=base.shape.vocab, model=base.name, minimum=minimum)
+
+
+def _check_scored(served: _Served, token_ids: Sequence[int]) -> None:
+    _check_tokens(served, token_ids, minimum=2)
+    if len(token_ids) > served.context_length:
+        raise InvalidArgumentError(
+            f"{len(token_ids)} token ids exceed the {served.context_length} of the context of "
+            f"'{served.base.name}'. Score fewer."
+        )
 
 
 def _check_request(served: _Served, request: GenerateRequest[Sequence[int]]) -> int:

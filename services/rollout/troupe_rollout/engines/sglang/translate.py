@@ -108,6 +108,42 @@ def score_body(
     return body
 
 
+def completions_body(
+    prompt: Sequence[int],
+    completions: Sequence[Sequence[int]],
+    *,
+    adapter: str | None,
+    salt: str,
+) -> dict[str, Any]:
+    """Logprobs of each completion's tokens; the prompt but its last token may come from the cache.
+
+    SGLang divides no logits of given tokens by the temperature: it is 1.
+    """
+    count = len(completions)
+    body: dict[str, Any] = {
+        "input_ids": [[*prompt, *completion] for completion in completions],
+        "sampling_params": [{"max_new_tokens": 0, "temperature": 1.0}] * count,
+        "return_logprob": True,
+        "logprob_start_len": [len(prompt) - 1] * count,
+        "extra_key": salt,
+    }
+    if adapter:
+        body["lora_path"] = [adapter] * count
+    return body
+
+
+def completion_scores(
+    prompt: Sequence[int], completions: Sequence[Sequence[int]], items: Sequence[dict[str, Any]]
+) -> list[list[float]]:
+    """Logprob of every token of each completion."""
+    if len(items) != len(completions):
+        raise _malformed(f"it scored {len(items)} of {len(completions)} completions")
+    return [
+        scores_from([prompt[-1], *completion], item)
+        for completion, item in zip(completions, items, strict=True)
+    ]
+
+
 def candidate_from(
     chat: ChatTemplate,
     request: GenerateRequest[Sequence[int]],

@@ -101,7 +101,7 @@ class FleetRollout:
         chosen = self._strategy(route, candidates)
         if chosen is None:
             return Pick(is_full=is_held(route, candidates))
-        return Pick(_connection_of(chosen, candidates, connections), chosen.affinity, version)
+        return Pick(connection_of(chosen, candidates, connections), chosen.affinity, version)
 
     async def _ask(
         self,
@@ -250,10 +250,11 @@ class FleetEnv:
         chosen = choose(request, candidates)
         if chosen is None:
             return Pick(is_full=is_held(request, candidates))
-        return Pick(_connection_of(chosen, candidates, connections))
+        return Pick(connection_of(chosen, candidates, connections))
 
 
-def _connection_of(
+def connection_of(
     chosen: Choice, candidates: Sequence[RouteCandidate], connections: Sequence[ReplicaConnection]
 ) -> ReplicaConnection:
+    """The connection of the replica that was chosen."""
     return next(s for s, c in zip(connections, candidates, strict=True) if c is chosen.replica)
