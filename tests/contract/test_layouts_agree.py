@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from troupe.cli.layout_settings import chart_values, compose_variables, spec_changes
+from troupe.cli.specs import with_overrides
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.launch.launcher import Component
-from troupe.spec import JobSpec, load_spec
+from troupe.spec import JobSpec, load_spec, parse_spec
 from troupe.spec.layout import GpuLayout, plan_layout, with_layout
 from troupe_router.jobs.processes import components
 from troupe_router.settings import RouterSettings
@@ -139,7 +140,27 @@ def test_compose_when_a_job_needs_two_servers_then_plan_says_what_can_have_them(
 def test_chart_when_a_plan_has_replicas_then_its_settings_and_the_specs_add_up() -> None:
     layout = layout_of_demo(8)
     assert chart_values(layout) == {"rollout.pools[0].gpus": "1", "trainer.gpus": "4"}
-    assert spec_changes(layout) == {"policies.shared.replicas": "4"}
+    spec = example(ROOT / "examples" / "demo.yaml")
+    assert spec_changes(layout, spec) == {"policies.shared.replicas": "4"}
+
+
+def test_chart_when_a_teacher_is_served_then_what_plan_prints_is_a_spec_of_that_layout() -> None:
+    policy = {"model": "Qwen/Qwen3-1.7B", "teacher": "Qwen/Qwen3-8B", "teacher_replicas": 2}
+    document: dict[str, Any] = {
+        "name": "taught",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool"]},
+        "agents": {"tool": {"policy": "p"}},
+        "policies": {"p": policy | {"dtype": "bfloat16"}},
+        "algorithm": {"kind": "distill", "group_size": 4},
+    }
+    spec = parse_spec(document)
+    layout = plan_layout(spec, 8)
+    sets = [f"{name}={value}" for name, value in spec_changes(layout, spec).items()]
+    changed = parse_spec(with_overrides(document, sets))
+    assert changed.policies["p"] == with_layout(spec, layout).policies["p"]
+    assert changed.policies["p"].teacher_replicas == 2
 
 
 def test_plan_when_asked_for_json_then_it_is_the_layout(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from troupe.errors import InvalidArgumentError
 from troupe.ids import is_hub_id
 from troupe.spec.job import JobSpec
 from troupe.spec.layout import GpuLayout
+from troupe.spec.policy import teacher_name
 
 COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml")
 ONE_GPU_FILE = "docker-compose.one-gpu.yml"
@@ -88,10 +89,12 @@ def chart_preset(layout: GpuLayout) -> str:
     return f"{CHART}/values-{'eight' if layout.gpus == EIGHT else 'one'}-gpu-node.yaml"
 
 
-def spec_changes(layout: GpuLayout) -> dict[str, str]:
+def spec_changes(layout: GpuLayout, job: JobSpec) -> dict[str, str]:
     """``--set`` of ``troupe submit``, where the router does not raise replicas itself."""
+    fields = {name: f"policies.{name}.replicas" for name in job.policies}
+    fields |= {teacher_name(name): f"policies.{name}.teacher_replicas" for name in job.policies}
     return {
-        f"policies.{policy}.replicas": str(len(server.gpus))
+        fields[policy]: str(len(server.gpus))
         for server in layout.servers
         for policy in server.pool.policies
         if len(server.gpus) > 1
@@ -104,12 +107,12 @@ def start_lines(layout: GpuLayout, place: str, job: JobSpec, path: str) -> list[
         return [f"{_assigned(up_variables(layout))} troupe up"]
     if place == "compose":
         return [f"{_assigned(compose_variables(layout))} docker compose up -d --build --wait"]
-    values = chart_values(layout) | chart_downloads(job)
+    values, changes = chart_values(layout) | chart_downloads(job), spec_changes(layout, job)
     lines = [
         f"helm install troupe {CHART} -f {chart_preset(layout)}{_sets(values)}",
-        f"troupe submit {path}{_sets(spec_changes(layout))}",
+        f"troupe submit {path}{_sets(changes)}",
     ]
-    return lines if spec_changes(layout) else lines[:1]
+    return lines if changes else lines[:1]
 
 
 def _assigned(variables: Mapping[str, str]) -> str:

@@ -13,14 +13,14 @@ from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import HOLDING, STATES
 
 
-def spec(replicas: int) -> JobSpec:
+def spec(replicas: int, **policy: Any) -> JobSpec:
     document: dict[str, Any] = {
         "name": "demo",
         "steps": 1,
         "task": {"name": "plan_path"},
         "workflow": {"order": ["tool"]},
         "agents": {"tool": {"policy": "p"}},
-        "policies": {"p": {"model": "m", "replicas": replicas}},
+        "policies": {"p": {"model": "m", "replicas": replicas, **policy}},
     }
     return parse_spec(document)
 
@@ -85,6 +85,10 @@ def test_spec_that_could_never_start_is_refused_with_its_pointer() -> None:
     with pytest.raises(SpecInvalidError, match="API key 'a'"):
         check_quota(SPECS[3], Quota(by_owner={"a": 2}), "a")
     check_quota(SPECS[3], Quota(by_owner={"a": 2}), "b")
+    taught = spec(2, teacher="large", teacher_replicas=3)
+    with pytest.raises(SpecInvalidError, match="5 replicas") as caught:
+        check_quota(taught, Quota(max_replicas=4), "")
+    assert caught.value.issues[0].pointer == "/policies/p/teacher_replicas"
 
 
 @given(

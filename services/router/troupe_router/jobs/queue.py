@@ -73,9 +73,17 @@ def check_quota(spec: JobSpec, quota: Quota, owner: str) -> None:
     ]
     for limit, name in limits:
         if limit and wanted > limit:
-            most = max(spec.policies, key=lambda policy: spec.policies[policy].replicas)
             text = f"the job asks for {wanted} replicas, more than {name} of {limit} allows"
-            raise SpecInvalidError([Issue(f"/policies/{most}/replicas", text)])
+            raise SpecInvalidError([Issue(_most_asked(spec), text)])
+
+
+def _most_asked(spec: JobSpec) -> str:
+    """The pointer of the field that asks for most replicas."""
+    asked: dict[str, int] = {}
+    for name, policy in spec.policies.items():
+        asked[f"/policies/{name}/replicas"] = policy.replicas
+        asked[f"/policies/{name}/teacher_replicas"] = policy.teacher_replicas or 0
+    return max(asked, key=lambda pointer: asked[pointer])
 
 
 def _reason(job: JobRecord, holding: Sequence[JobRecord], quota: Quota) -> str:
