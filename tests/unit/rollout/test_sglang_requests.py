@@ -327,3 +327,8 @@ def test_scores_of_completions_when_the_answer_is_odd_then_are_not_taken():
         completion_scores([1, 3], [[4, 2], [7]], both[:1])
     with pytest.raises(UnavailableError, match="other tokens than it was given"):
         completion_scores([1, 3], [[4, 2], [7]], [both[0], scored(3, 8)])
+    for worth in (None, math.nan, -math.inf):  # NaN in a model's output is null in the JSON
+        odd = scored(3, 7)
+        odd["meta_info"]["input_token_logprobs"][1][0] = worth
+        with pytest.raises(UnavailableError, match="some of its scores are no numbers"):
+            completion_scores([1, 3], [[4, 2], [7]], [both[0], odd])

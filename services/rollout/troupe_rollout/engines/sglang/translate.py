@@ -235,10 +235,13 @@ def scores_from(
         if ours != image_token_id
     ):
         raise _malformed("it scored other tokens than it was given")
-    return [
-        0.0 if token == image_token_id else float(entry[0])
+    scores = [
+        0.0 if token == image_token_id else _LOGPROB(entry)
         for token, entry in zip(token_ids[1:], entries[1:], strict=True)
     ]
+    if not _are_finite(scores):
+        raise _malformed("some of its scores are no numbers")
+    return scores
 
 
 def _aborted(reason: dict[str, Any]) -> TroupeError:
