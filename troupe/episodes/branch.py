@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from troupe.candidates import GenerateRequest, Generation, ScoreRequest
 from troupe.episodes.call_deadlines import CallDeadlines
@@ -17,6 +18,8 @@ from troupe.spec.policy import teacher_name
 from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Observation, bound_of, observed_images
 from troupe.workflows.workflow import Action
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +124,24 @@ class BranchContext:
     async def _generate(self, request: GenerateRequest[Observation]) -> Generation:
         """Sample by the job's deadlines, and let them learn how long it took."""
         policy, longest = request.policy, request.sampling.max_new_tokens
+        generation, seconds = await self._in_time(
+            policy, longest, lambda timeout_s: self.rollout.generate(request, timeout_s=timeout_s)
+        )
+        grown = max((len(c.token_ids) for c in generation.candidates), default=0)
+        self.deadlines.note(policy, grown, seconds)
+        return generation
+
+    async def _in_time(
+        self, policy: str, longest: int, call: Callable[[float], Awaitable[_T]]
+    ) -> tuple[_T, float]:
+        """The answer of a call, which gets its timeout, and its seconds; notes one given up."""
         timeout_s, began = self.deadlines.generation_s(policy, longest), time.monotonic()
         try:
-            generation = await self.rollout.generate(request, timeout_s=timeout_s)
+            answer = await call(timeout_s)
         except DeadlineError:
             self.deadlines.note(policy, longest, timeout_s)
             raise
-        grown = max((len(c.token_ids) for c in generation.candidates), default=0)
-        self.deadlines.note(policy, grown, time.monotonic() - began)
-        return generation
+        return answer, time.monotonic() - began
 
     async def _taught(
         self, teacher: TeacherPort, asked: GenerateRequest[Observation], generation: Generation
@@ -143,8 +155,12 @@ class BranchContext:
             generation.prompt_token_ids,
             [candidate.token_ids for candidate in candidates],
         )
-        timeout_s = self.deadlines.scoring_s(name, asked.sampling.max_new_tokens)
-        scores = await teacher.score(request, timeout_s=timeout_s)
+        scores, seconds = await self._in_time(
+            name,
+            asked.sampling.max_new_tokens,
+            lambda timeout_s: teacher.score(request, timeout_s=timeout_s),
+        )
+        self.deadlines.note(name, max(map(len, request.completions)), seconds)
         scored = [
             replace(candidate, teacher_logprobs=logprobs)
             for candidate, logprobs in zip(candidates, scores, strict=True)

@@ -28,16 +28,13 @@ class CallDeadlines:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def generation_s(self, policy: str, max_new_tokens: int) -> float:
-        """Time of a Generate call of ``policy``."""
+        """Time of a Generate call of ``policy``, or of a call that has a served teacher score
+        completions: as if it had to write the longest."""
         return generation_s(self._spec.limits, max_new_tokens, self.rate(policy))
-
-    def scoring_s(self, teacher: str, max_new_tokens: int) -> float:
-        """Time of a call that scores completions: as if ``teacher`` had to write the longest."""
-        return generation_s(self._spec.limits, max_new_tokens, self.rate(teacher))
 
     def episode_s(self) -> float:
         """Time of an episode that begins now."""
-        return episode_s(self._spec, {name: self.rate(name) for name in self._spec.policies})
+        return episode_s(self._spec, {name: self.rate(name) for name in self._spec.served()})
 
     def note(self, policy: str, num_tokens: int, seconds: float) -> None:
         """A call took so long for a longest completion of ``num_tokens``, or was given up."""

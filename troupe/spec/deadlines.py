@@ -12,7 +12,7 @@ from pathlib import Path
 from troupe.runtime.engines.presets import DTYPE_BYTES
 from troupe.spec.job import JobSpec, LimitsSpec
 from troupe.spec.memory import decoder_shape, vision_tower
-from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec, teacher_name
 from troupe.spec.pools import pool_of
 
 SLOWEST_BYTES_PER_S = 25e6
@@ -77,19 +77,23 @@ def generation_s(limits: LimitsSpec, max_new_tokens: int, tokens_per_s: float) -
 
 
 def episode_s(spec: JobSpec, rates: Mapping[str, float]) -> float:
-    """Time of one episode whose agents act one after another; ``rates`` are by policy."""
+    """Time of one episode whose agents act one after another; ``rates`` are by policy, and by
+    teacher that replicas serve: it reads what an agent wrote before the next one acts."""
     if spec.limits.episode_timeout_s is not None:
         return spec.limits.episode_timeout_s
+    taught = spec.teachers()
     seconds = (
-        spec.sampling_for(name).max_new_tokens / rates[agent.policy]
+        spec.sampling_for(name).max_new_tokens / rates[policy]
         for name, agent in spec.agents.items()
+        for policy in (agent.policy, teacher_name(agent.policy))
+        if policy == agent.policy or policy in taught
     )
     return EPISODE_S + spec.workflow.max_turns * sum(seconds)
 
 
 def in_words(spec: JobSpec) -> list[str]:
     """Each deadline of a job that follows from its models and its lengths; a line each."""
-    rates = {name: decoding_rate(policy) for name, policy in spec.policies.items()}
+    rates = {name: decoding_rate(policy) for name, policy in spec.served().items()}
     limits, lines = spec.limits, list[str]()
     is_set = "" if limits.generate_timeout_s is None else " (set)"
     for name, agent in spec.agents.items():
@@ -97,6 +101,9 @@ def in_words(spec: JobSpec) -> list[str]:
         seconds = generation_s(limits, tokens, rate)
         grows = "" if is_set else f": {tokens:,} tokens at {rate:.0f} a second, {CALL_S:g} s beside"
         lines.append(f"a completion of {name}: {seconds:.0f} s{is_set or grows}")
+        if (teacher := teacher_name(agent.policy)) in spec.teachers():
+            seconds = generation_s(limits, tokens, rates[teacher])
+            lines.append(f"a teacher's scores of it: {seconds:.0f} s{is_set}")
     is_set = "" if limits.episode_timeout_s is None else " (set)"
     return [
         *lines,

@@ -10,7 +10,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import Candidate, Generation, ScoreRequest
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.episodes.ports import Outcome, Start
-from troupe.errors import UnavailableError
+from troupe.errors import DeadlineError, UnavailableError
 from troupe.ids import prompt_digest
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.joint import JointSampler
@@ -93,7 +93,11 @@ async def play(
     *,
     kind: pb.RoundKind = pb.ROUND_KIND_TRAIN,
 ) -> Played:
-    player = EpisodePlayer(
+    return await player_of(spec, sampler, teacher).play(ticket(kind))
+
+
+def player_of(spec: JobSpec, sampler: Sampler, teacher: Teacher | None) -> EpisodePlayer:
+    return EpisodePlayer(
         spec,
         workflow=load_workflow(spec.workflow),
         sampler=sampler,
@@ -102,7 +106,10 @@ async def play(
         env=Counter(),
         teacher=teacher,
     )
-    ticket = pb.Ticket(
+
+
+def ticket(kind: pb.RoundKind) -> pb.Ticket:
+    return pb.Ticket(
         ticket_id="t/r/0",
         job_id="t",
         round_id="r",
@@ -110,7 +117,6 @@ async def play(
         split="train",
         policy_versions={"p": 3, "q": 3},
     )
-    return await player.play(ticket)
 
 
 def candidates(played: Played) -> list[pb.Candidate]:
@@ -165,6 +171,21 @@ async def test_draws_when_not_learnt_from_or_taught_by_the_trainer_then_are_not_
     teacher = Teacher()
     await play(job(algorithm=turns), TreeSampler(3), teacher)
     assert {request.policy for request in teacher.requests} == {"p-teacher"}
+
+
+async def test_deadline_when_a_teacher_is_slow_then_a_later_call_is_given_more_time() -> None:
+    class Slow(Teacher):
+        async def score(self, request: ScoreRequest, *, timeout_s: float) -> Any:
+            given.append(timeout_s)
+            raise DeadlineError("no answer")
+
+    given: list[float] = []
+    spec = job(sampling={"max_new_tokens": 600})
+    player = player_of(spec, TreeSampler(3), Slow())
+    for _ in range(3):
+        with pytest.raises(DeadlineError):
+            await player.play(ticket(pb.ROUND_KIND_TRAIN))
+    assert given[0] == given[1] < given[2]
 
 
 async def test_draws_when_no_replica_judges_them_then_the_play_fails_and_can_be_tried_again() -> (

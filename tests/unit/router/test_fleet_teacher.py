@@ -9,7 +9,13 @@ from fleet_parts import SPEC
 from troupe.api.router.v1 import router_pb2
 from troupe.candidates import ScoreRequest
 from troupe.clients import RolloutClient
-from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError, VersionNotLoadedError
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    TroupeError,
+    UnavailableError,
+    VersionNotLoadedError,
+)
 from troupe.tasks.family import Message
 from troupe_router.members.store import Member
 from troupe_router.play.routing.fleet import Fleet
@@ -99,6 +105,14 @@ async def test_teacher_when_a_replica_fails_then_another_answers(error: TroupeEr
 async def test_teacher_when_none_serves_it_then_the_error_names_it_and_is_retryable() -> None:
     fleet = await fleet_of({}, Members(teachers=()))
     with pytest.raises(UnavailableError, match="no rollout replica serves the teacher 'p-teacher'"):
+        await FleetTeacher(fleet).score(REQUEST, timeout_s=0.1)
+    await fleet.close()
+
+
+async def test_teacher_when_its_replicas_are_too_slow_then_the_error_says_so() -> None:
+    clients = {name: Teacher(DeadlineError("no answer"), failing=99) for name in "bc"}
+    fleet = await fleet_of(clients)
+    with pytest.raises(DeadlineError, match="the last error was: no answer"):
         await FleetTeacher(fleet).score(REQUEST, timeout_s=0.1)
     await fleet.close()
 

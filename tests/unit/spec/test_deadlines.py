@@ -68,6 +68,18 @@ def test_episode_when_nothing_is_set_then_has_the_tokens_of_each_turn() -> None:
     assert episode_s(job.model_copy(update={"limits": limits}), {}) == 5
 
 
+def test_episode_when_replicas_score_what_is_written_then_has_their_time_too() -> None:
+    taught = LORA | {"teacher": "Qwen/Qwen3-8B", "teacher_replicas": 1}
+    job = spec(taught, LORA)
+    turns, tokens = job.workflow.max_turns, job.sampling_for("tool").max_new_tokens
+    rates = {"tool": 10.0, "planner": 40.0, "tool-teacher": 5.0}
+    expected = 900 + turns * (tokens / 10 + tokens / 40 + tokens / 5)
+    assert episode_s(job, rates) == pytest.approx(expected)
+    lines = in_words(job)
+    assert lines[1].startswith("a teacher's scores of it: 141 s")
+    assert lines[2].startswith("a completion of planner: ")
+
+
 def test_words_when_a_job_is_planned_then_name_each_deadline_and_what_was_set() -> None:
     job = spec(LORA)
     words = "; ".join(in_words(job))

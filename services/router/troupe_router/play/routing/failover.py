@@ -104,8 +104,10 @@ async def until_answered(
         pause_s = _BACKOFF.pause_s(num_rounds, at_least_s=pauses.at_least_s(0.0))
         await pauses.pause(max(0.0, min(pause_s, left_s)))
     detail = f"; the last error was: {last.message}" if last else ""
-    # A program that failed at every replica is told from replicas that are down.
-    failure = type(last) if last is not None and end_of_error(last) else UnavailableError
+    # A program that failed at every replica, and replicas that took too long, are told from
+    # replicas that are down.
+    is_telling = last is not None and (end_of_error(last) or isinstance(last, DeadlineError))
+    failure = type(last) if last is not None and is_telling else UnavailableError
     raise failure(
         f"{missing} within {timeout_s:g} s{detail}. See the job's component logs."
     ) from last
