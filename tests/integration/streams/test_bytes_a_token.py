@@ -33,7 +33,9 @@ WORDS = [
 ]
 
 
-def played(ticket: pb.Ticket, rng: random.Random) -> tuple[list[pb.Group], pb.Episode]:
+def played(
+    ticket: pb.Ticket, rng: random.Random, *, is_scored: bool = False
+) -> tuple[list[pb.Group], pb.Episode]:
     """One episode: ids of a whole vocabulary alike (the dearest), four characters a token."""
     draws: list[Draw] = []
     for turn in range(TURNS):
@@ -43,6 +45,7 @@ def played(ticket: pb.Ticket, rng: random.Random) -> tuple[list[pb.Group], pb.Ep
                 [-rng.expovariate(3.0) for _ in range(T)],
                 " ".join(rng.choices(WORDS, k=T))[: 4 * T],
                 "stop",
+                teacher_logprobs=[-rng.expovariate(3.0) for _ in range(T * is_scored)],
             )
             for _ in range(K)
         ]
@@ -61,9 +64,12 @@ async def used(redis: Redis) -> int:
     return int((await redis.info("memory"))["used_memory_dataset"])
 
 
-@pytest.mark.parametrize(("omits_tokens", "most"), [(True, 12.0), (False, 12.0)])
+@pytest.mark.parametrize(
+    ("omits_tokens", "is_scored", "most"),
+    [(True, False, 12.0), (False, False, 12.0), (True, True, 16.0)],
+)
 async def test_token_when_played_then_costs_redis_no_more_than_this(
-    redis: Redis, omits_tokens: bool, most: float
+    redis: Redis, omits_tokens: bool, is_scored: bool, most: float
 ) -> None:
     rng, ledger = random.Random(1), StepLedger(redis, "j")
     tickets = [
@@ -78,13 +84,13 @@ async def test_token_when_played_then_costs_redis_no_more_than_this(
     await ledger.open_round("train-00000", pb.ROUND_KIND_TRAIN, 0, tickets)
     before, sent = await used(redis), 0
     for ticket in tickets:
-        groups, episode = played(ticket, rng)
+        groups, episode = played(ticket, rng, is_scored=is_scored)
         sent += len(episode.SerializeToString())
         sent += sum(len(g.SerializeToString()) for g in for_trainer(groups))
         assert await ledger.complete_ticket(ticket, "0-1", groups, episode)
     num_tokens = TICKETS * TURNS * K * T
     grown = (await used(redis) - before) / num_tokens
     print(
-        f"omits_tokens={omits_tokens}: {sent / num_tokens:.2f} B sent, {grown:.2f} B held a token"
+        f"{omits_tokens=} {is_scored=}: {sent / num_tokens:.2f} B sent, {grown:.2f} B held a token"
     )
     assert grown < most
