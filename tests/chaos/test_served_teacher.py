@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 from chaos_world import succeeded
-from platform_world import Platform, make_tiny_base
+from platform_world import Platform, make_tiny_base, trained_bytes, trained_groups
 from process_tree import wait_for
+
+from troupe.clients.rest import TERMINAL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 WITHIN_S = 300.0
 POINT = "rollout.completions_scored"
 """The teacher's replica has judged completions, and nobody has its answer yet."""
+LEARNING = "trainer.learning@1"
+"""The optimizer step of step 1: its checkpoint is not there."""
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +50,12 @@ def undisturbed(platform: Platform, taught: dict[str, Any]) -> Path:
 def no_faults(faults: Path) -> Iterator[Path]:
     """The folder of the faults, empty again in the end."""
     yield faults
-    for left in faults.glob("rollout.*"):
+    for left in [*faults.glob("rollout.*"), *faults.glob("trainer.*")]:
         suffix = left.name.rpartition(".")[2]
         with suppress(ProcessLookupError):
             if suffix.isdecimal():
                 os.kill(int(suffix), signal.SIGCONT)
         left.unlink(missing_ok=True)
-
-
-def weights(run_dir: Path) -> bytes:
-    return (run_dir / "policies" / "shared" / "adapter/adapter_model.safetensors").read_bytes()
 
 
 def steps(run_dir: Path) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ def test_teacher_when_its_replica_is_killed_in_a_round_then_every_group_has_its_
     os.kill(pid, signal.SIGKILL)
     run_dir = succeeded(platform, job_id)
     assert not any(line["groups_dropped"] for line in steps(run_dir))
-    assert weights(run_dir) == weights(undisturbed)
+    assert trained_bytes(run_dir) == trained_bytes(undisturbed)
 
 
 @pytest.mark.slow
@@ -113,3 +113,72 @@ def test_job_when_answers_go_on_with_newer_weights_then_each_is_scored_by_the_sa
     assert len(trained) == 6
     assert max(line["staleness_mean"] for line in trained) > 0
     assert not any(line["groups_dropped"] or line["is_flat"] for line in trained)
+
+
+@pytest.mark.slow
+def test_job_when_cancelled_in_a_step_and_resumed_then_ends_with_the_same_bits(
+    platform: Platform, no_faults: Path, taught: dict[str, Any], undisturbed: Path
+) -> None:
+    (no_faults / LEARNING).touch()
+    with platform.client() as client:
+        job_id = client.submit(taught).job_id
+        wait_for(
+            f"the trainer to stand at {LEARNING}",
+            lambda: bool([*no_faults.glob(f"{LEARNING}.*")]),
+            within_s=WITHIN_S,
+        )
+        client.cancel(job_id)
+        wait_for(
+            f"the end of {job_id}", lambda: client.job(job_id).state in TERMINAL, within_s=WITHIN_S
+        )
+        assert [line["step"] for line in steps(platform.run_dir(job_id))] == [0]
+        client.resume(job_id)
+    run_dir = succeeded(platform, job_id)
+    assert [line["step"] for line in steps(run_dir)] == list(range(taught["steps"]))
+    assert trained_groups(run_dir) == trained_groups(undisturbed)
+    assert trained_bytes(run_dir) == trained_bytes(undisturbed)
+
+
+@pytest.mark.slow
+def test_job_when_it_learns_while_the_round_is_played_then_ends_with_the_same_bits(
+    platform: Platform, taught: dict[str, Any], undisturbed: Path
+) -> None:
+    with platform.client() as client:
+        job_id = client.submit({**taught, "batch": {"overlap": True}}).job_id
+    run_dir = succeeded(platform, job_id)
+    assert sum(line["learned_ahead_s"] for line in steps(run_dir)) > 0.0
+    assert trained_groups(run_dir) == trained_groups(undisturbed)
+    assert trained_bytes(run_dir) == trained_bytes(undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planner", ["student", "partner"])
+def test_job_when_two_policies_share_the_server_of_a_teacher_then_each_is_taught(
+    platform: Platform, taught: dict[str, Any], planner: str
+) -> None:
+    student = taught["policies"]["shared"]
+    long = "a" * 40  # as a policy's name may be; the name of its teacher is longer
+    others = {
+        "student": {**student, "train": {"kind": "full"}},
+        "partner": {"model": student["teacher"], "frozen": True},
+    }
+    params = {"sampling": "parallel", "reward_coef": 0.5}
+    spec = {
+        **taught,
+        "name": "two",
+        "agents": {"tool": {"policy": long}, "planner": {"policy": planner}},
+        "policies": {long: student, planner: others[planner]},
+        "algorithm": {"kind": "distill", "group_size": 4, "params": params},
+        "trainer": {"per_policy": planner == "student"},
+    }
+    with platform.client() as client:
+        job_id = client.submit(spec).job_id
+    run_dir = succeeded(platform, job_id)
+    processes = {path.stem for path in (run_dir / "logs").glob("rollout-*.log")}
+    teacher = {"student": f"{long}-teacher", "partner": "partner"}[planner]
+    own = {"student": {"rollout-student-0"}, "partner": set[str]()}[planner]
+    assert processes == {f"rollout-{long}-0", f"rollout-{teacher}-0", *own}
+    learning = [long, "student"] if planner == "student" else [long]
+    for line in steps(run_dir):
+        assert not line["groups_dropped"]
+        assert all(line["by_policy"][policy]["kl_teacher"] for policy in learning)

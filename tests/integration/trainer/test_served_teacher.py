@@ -79,6 +79,46 @@ async def test_step_when_the_teacher_is_served_then_is_that_of_a_teacher_in_the_
         assert one[name] == pytest.approx(other[name], rel=1e-3, abs=ROUNDING)
 
 
+TAUGHT_SO: dict[str, dict[str, Any]] = {
+    "one episode": {"group_size": 1},
+    "whole episodes and rewards": {"params": {"reward_coef": 0.5}},
+    "trees and rewards": {"params": {"sampling": "tree", "reward_coef": 0.5}},
+    "truncated ones left out": {"filters": {"truncated": True}},
+    "by sequence, old weights": {"aggregation": "sequence", "loss": {"importance": {}}},
+    "one policy at a time": {"alternate": {"order": ["tool", "planner"], "every": 1}},
+}
+
+
+@pytest.mark.parametrize("case", TAUGHT_SO)
+async def test_policies_when_each_has_a_teacher_then_learn_the_same_from_it_in_either_place(
+    case: str, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def spec(*, is_served: bool) -> JobSpec:
+        policy = {
+            "model": str(pair[0]),
+            "teacher": str(pair[1]),
+            "train": {"kind": "lora", "rank": 4},
+            "optimizer": {"learning_rate": 0.001, "warmup_steps": 0},
+            **({"teacher_replicas": 1} if is_served else {}),
+        }
+        algorithm = {"kind": "distill", **TAUGHT_SO[case]}
+        policies = {"tool": policy, "planner": policy | {"train": {"kind": "full"}}}
+        agents = {name: {"policy": name} for name in policies}
+        return plan_path_spec(pair[0], algorithm, policies=policies, agents=agents)
+
+    served, beside = [
+        await _step(await InProcess.start(spec(is_served=is_served), tmp_path))
+        for is_served in (True, False)
+    ]
+    trained = {p: o.trained_tokens for p, o in served.outcomes.items() if o.trained_tokens}
+    assert trained
+    for policy in trained:
+        one, other = (learned.outcomes[policy].metrics for learned in (served, beside))
+        assert beside.outcomes[policy].trained_tokens == trained[policy]
+        for name in ("loss", "grad_norm", "kl_teacher"):
+            assert one[name] == pytest.approx(other[name], rel=1e-3, abs=ROUNDING)
+
+
 async def test_learner_when_spread_over_two_ranks_then_each_has_what_the_replicas_thought(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
