@@ -1,6 +1,6 @@
 """Problems of `routed.yaml` for the family `math`, and what its tiny base imitates.
 
-A problem is what four places hold, and how many there are of one thing. The base's router names
+A problem is what four places hold, one thing each, and how many there are of one of them. The base's router names
 any place; its keepers read their records, or say none, and err now and then.
 """
 
@@ -23,9 +23,9 @@ Records = dict[str, dict[str, int]]
 
 
 def a_problem(rng: Random) -> tuple[Records, str, str, int]:
-    """Three things of each place with their numbers; the place and the question about one."""
+    """A thing of each place with its number; the place and the question about one of them."""
     records = {
-        place: {name: rng.randrange(1, 10) for name in rng.sample(names, 3)}
+        place: {name: rng.randrange(1, 10) for name in rng.sample(names, 1)}
         for place, names in PLACES.items()
     }
     place = rng.choice(list(PLACES))
@@ -34,7 +34,7 @@ def a_problem(rng: Random) -> tuple[Records, str, str, int]:
 
 
 def listed(of_place: dict[str, int]) -> str:
-    """``fox 3 owl 5 hen 2``."""
+    """``fox 3``."""
     return " ".join(f"{name} {number}" for name, number in of_place.items())
 
 
