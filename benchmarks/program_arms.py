@@ -133,7 +133,8 @@ class Comparison:
         return rows
 
     def _about(self, arm: BudgetRun) -> dict[str, Any]:
-        return {"success": self._success(arm), "curve": arm.curve(), **plans_of(arm)}
+        about = {"base": self._success(arm, 0), "success": self._success(arm)}
+        return about | {"curve": arm.curve()} | plans_of(arm)
 
     def _tried(self) -> list[float]:
         return self._rates if len(self._rates) > 1 else []
@@ -150,11 +151,13 @@ class Comparison:
         rates = {name: self._rate(name) for name in self._names}
         return [self._final(name, rate, seed) for name, rate in rates.items() if rate is not None]
 
-    def _solved(self, arm: BudgetRun) -> dict[str, float] | None:
-        return arm.solved(self._told.tokens, self._question.measure)
+    def _solved(self, arm: BudgetRun, tokens: int | None = None) -> dict[str, float] | None:
+        """At the budget, or at ``tokens``."""
+        budget = self._told.tokens if tokens is None else tokens
+        return arm.solved(budget, self._question.measure)
 
-    def _success(self, arm: BudgetRun) -> float | None:
-        solved = self._solved(arm)
+    def _success(self, arm: BudgetRun, tokens: int | None = None) -> float | None:
+        solved = self._solved(arm, tokens)
         return round(fmean(solved.values()), 3) if solved else None
 
     def _tuning(self, name: str, rate: float) -> BudgetRun:
@@ -211,7 +214,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("question", nargs="?", choices=QUESTIONS, default=next(iter(QUESTIONS)))
     parser.add_argument("--tokens", type=int, default=30_000, help="sampled by each run")
     parser.add_argument("--seeds", default="1,2,3,4", help="of the runs that are compared")
-    parser.add_argument("--rates", help="learning rates that each arm tries, instead of two")
+    parser.add_argument(
+        "--rates", help="learning rates that each arm tries, instead of the question's"
+    )
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("--minutes", type=float, default=math.inf, help="of training, a call")
     parser.add_argument(
@@ -239,11 +244,7 @@ def line_of(name: str, row: Mapping[str, Any]) -> str:
     cells = [name, tried or "not tuned", "" if row["rate"] is None else f"{row['rate']:g}"]
     seeds = row.get("seeds", {}).values()
     for key in ("base", "success"):
-        of_key = [
-            x["success"] if key == "success" else (x["curve"] or [[0, 0, None]])[0][2]
-            for x in seeds
-        ]
-        cells.append(" / ".join("-" if x is None else f"{x:.0%}" for x in of_key))
+        cells.append(" / ".join("-" if x[key] is None else f"{x[key]:.0%}" for x in seeds))
     for key in ("success", "less"):
         cells.append("{} ({} to {})".format(*row[key]) if key in row else "")
     cells.append(str(row.get("p", "")))
@@ -258,17 +259,13 @@ def main() -> None:
     told = parse()
     if told.quick and told.model is None:
         told.model = str(quick_model(told.folder / "model"))
-    os.chdir(
-        (ROOT / "examples" / QUESTIONS[told.question].example).parent
-    )  # its paths are relative
+    question = QUESTIONS[told.question]
+    os.chdir((ROOT / "examples" / question.example).parent)  # its paths are relative
     comparison = Comparison(told)
     comparison.train()
     rows = comparison.rows()
     first = next(iter(rows))
-    measure = QUESTIONS[told.question].measure
-    print(
-        f"Mean {measure} of held-out tasks at {told.tokens} sampled tokens, seeds {told.seeds}.\n"
-    )
+    print(f"Mean {question.measure} of held-out tasks at {told.tokens} sampled tokens.\n")
     print(f"| arm | validation | rate | base | test | mean, % | less {first} | p | steps | calls |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, row in rows.items():

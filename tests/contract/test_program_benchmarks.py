@@ -217,6 +217,10 @@ def test_comparison_when_rates_differ_on_validation_then_the_better_one_meets_th
     assert (both["rate"], one["rate"]) == (2e-3, 1e-3)
     assert both["validation"] == {"0.001": 0.5, "0.002": 0.75}
     assert both["success"][0] == 87.5
+    assert {seed: (x["base"], x["success"]) for seed, x in both["seeds"].items()} == {
+        1: (0.0, 1.0),
+        2: (0.0, 0.75),
+    }
     assert one["success"][0] == 25.0
     assert one["less"][0] == -50.0  # of seed 2 alone, which both have
     assert "less" not in both
