@@ -88,12 +88,9 @@ class FleetRollout:
     ) -> Pick:
         policy, version = request.policy, request.policy_version
         route = RouteRequest(policy, version, prefix.affinity, avoid, request.num_candidates)
-        connections = self._fleet.rollouts()
-        matched = self._fleet.prefixes.matched(policy, version, prefix.blocks)
-        candidates = [
-            connection.candidate(matched.get(connection.number, 0.0), self._max_in_flight)
-            for connection in connections
-        ]
+        connections, candidates = rollout_candidates(
+            self._fleet, policy, version, prefix, self._max_in_flight
+        )
         if self._fleet.allows_newer and not is_held(route, candidates):
             newer = newer_version(route, candidates)
             if newer is not None:
@@ -251,6 +248,18 @@ class FleetEnv:
         if chosen is None:
             return Pick(is_full=is_held(request, candidates))
         return Pick(connection_of(chosen, candidates, connections))
+
+
+def rollout_candidates(
+    fleet: Fleet, policy: str, version: int, prefix: Prefix, max_in_flight: int
+) -> tuple[Sequence[ReplicaConnection], list[RouteCandidate]]:
+    """The rollout replicas, and how each stands to a call whose prompt has this ``prefix``."""
+    connections = fleet.rollouts()
+    matched = fleet.prefixes.matched(policy, version, prefix.blocks)
+    return connections, [
+        connection.candidate(matched.get(connection.number, 0.0), max_in_flight)
+        for connection in connections
+    ]
 
 
 def connection_of(

@@ -15,7 +15,7 @@ from troupe_router.play.routing.admission import Line
 from troupe_router.play.routing.choose import RouteRequest, choose, is_held
 from troupe_router.play.routing.failover import Pauses, Pick, until_answered
 from troupe_router.play.routing.fleet import MAX_IN_FLIGHT, Fleet, ReplicaConnection
-from troupe_router.play.routing.ports import connection_of
+from troupe_router.play.routing.ports import connection_of, rollout_candidates
 from troupe_router.play.routing.prefixes import Prefix, prefix_of
 
 
@@ -47,12 +47,9 @@ class FleetTeacher:
     def _pick(self, request: ScoreRequest, prefix: Prefix, avoid: frozenset[str]) -> Pick:
         policy, version = request.policy, request.policy_version
         route = RouteRequest(policy, version, prefix.affinity, avoid, len(request.completions))
-        connections = self._fleet.rollouts()
-        matched = self._fleet.prefixes.matched(policy, version, prefix.blocks)
-        candidates = [
-            connection.candidate(matched.get(connection.number, 0.0), self._max_in_flight)
-            for connection in connections
-        ]
+        connections, candidates = rollout_candidates(
+            self._fleet, policy, version, prefix, self._max_in_flight
+        )
         chosen = choose(route, candidates)
         if chosen is None:
             return Pick(is_full=is_held(route, candidates))
