@@ -1,7 +1,7 @@
 """Problems of `routed.yaml` for the family `math`, and what its tiny base imitates.
 
-A problem is what four places hold, one thing each, and how many there are of one of them. The base's router names
-any place; its keepers read their records, or say none, and err now and then.
+A problem is what four places hold, one thing each, and how many there are of one of them. The
+base's router names any place; its keepers read their records, or say none, and err now and then.
 """
 
 import json
