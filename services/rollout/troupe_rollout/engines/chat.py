@@ -199,3 +199,12 @@ def check_token_ids(token_ids: Sequence[int], *, vocab_size: int, model: str, mi
             f"Token id {largest if largest >= vocab_size else min(token_ids)} is outside the "
             f"vocabulary of '{model}', which has {vocab_size} ids. Use that model's tokenizer."
         )
+
+
+def check_context(num_tokens: int, *, context_length: int, model: str) -> None:
+    """Raises InvalidArgumentError for more tokens to score than the model can read at once."""
+    if num_tokens > context_length:
+        raise InvalidArgumentError(
+            f"{num_tokens} token ids exceed the {context_length} of the context of '{model}'. "
+            "Score fewer."
+        )

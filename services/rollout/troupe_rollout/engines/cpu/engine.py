@@ -25,6 +25,7 @@ from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import (
     ChatTemplate,
+    check_context,
     check_token_ids,
     prompt_images,
     refuse_images,
@@ -140,7 +141,8 @@ class CpuEngine:
         images: Sequence[ImagePart] = (),
     ) -> list[float]:
         base = self._base(policy)
-        _check_scored(base, token_ids)
+        _check_tokens(base, token_ids, minimum=2)
+        check_context(len(token_ids), context_length=base.context_length, model=base.path)
         _ = _offset(base, token_ids, images)
         module = self._tables[policy].scoring(policy_version).module
         return await asyncio.wrap_future(
@@ -155,8 +157,7 @@ class CpuEngine:
         completions: Sequence[Sequence[int]],
     ) -> list[list[float]]:
         base = self._base(policy)
-        for completion in completions:
-            _check_scored(base, [*prompt, *completion])
+        _check_scored(base, prompt, completions)
         module = self._tables[policy].serving(policy_version).module
         return await asyncio.wrap_future(
             self._worker.call(lambda: score_completions(module, prompt, completions))
@@ -309,13 +310,13 @@ def _check_tokens(base: CpuModel, token_ids: Sequence[int], *, minimum: int) -> 
     check_token_ids(token_ids, vocab_size=base.vocab_size, model=base.path, minimum=minimum)
 
 
-def _check_scored(base: CpuModel, token_ids: Sequence[int]) -> None:
-    _check_tokens(base, token_ids, minimum=2)
-    if len(token_ids) > base.context_length:
-        raise InvalidArgumentError(
-            f"{len(token_ids)} token ids exceed the {base.context_length} of the context of "
-            f"'{base.path}'. Score fewer."
-        )
+def _check_scored(
+    base: CpuModel, prompt: Sequence[int], completions: Sequence[Sequence[int]]
+) -> None:
+    for token_ids in (prompt, *completions):
+        _check_tokens(base, token_ids, minimum=1)
+    longest = len(prompt) + max(map(len, completions))
+    check_context(longest, context_length=base.context_length, model=base.path)
 
 
 def _offset(base: CpuModel, prompt: Sequence[int], images: Sequence[ImagePart]) -> int:

@@ -20,6 +20,7 @@ from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import (
     ChatTemplate,
+    check_context,
     check_token_ids,
     prompt_images,
 )
@@ -162,7 +163,8 @@ class SglangEngine:
     ) -> list[float]:
         served = self._of(policy)
         base = served.base
-        _check_scored(served, token_ids)
+        _check_tokens(served, token_ids, minimum=2)
+        check_context(len(token_ids), context_length=served.context_length, model=served.base.name)
         async with (
             self._turns.user(waits=False),
             served.versions.use(policy_version, staged_too=True) as version,
@@ -182,8 +184,7 @@ class SglangEngine:
         completions: Sequence[Sequence[int]],
     ) -> list[list[float]]:
         served = self._of(policy)
-        for completion in completions:
-            _check_scored(served, [*prompt, *completion])
+        _check_scored(served, prompt, completions)
         async with (
             self._turns.user(),
             served.versions.use(policy_version, staged_too=False) as version,
@@ -311,13 +312,13 @@ def _check_tokens(served: _Served, token_ids: Sequence[int], *, minimum: int) ->
     check_token_ids(token_ids, vocab_size=base.shape.vocab, model=base.name, minimum=minimum)
 
 
-def _check_scored(served: _Served, token_ids: Sequence[int]) -> None:
-    _check_tokens(served, token_ids, minimum=2)
-    if len(token_ids) > served.context_length:
-        raise InvalidArgumentError(
-            f"{len(token_ids)} token ids exceed the {served.context_length} of the context of "
-            f"'{served.base.name}'. Score fewer."
-        )
+def _check_scored(
+    served: _Served, prompt: Sequence[int], completions: Sequence[Sequence[int]]
+) -> None:
+    for token_ids in (prompt, *completions):
+        _check_tokens(served, token_ids, minimum=1)
+    longest = len(prompt) + max(map(len, completions))
+    check_context(longest, context_length=served.context_length, model=served.base.name)
 
 
 def _check_request(served: _Served, request: GenerateRequest[Sequence[int]]) -> int:
