@@ -18,7 +18,7 @@ from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.conformance.target import find_targets, load_target
 from troupe.durable import replace_file
 from troupe.episodes.build import load_parts
-from troupe.episodes.dryrun import dry_run, episode_document, untaught
+from troupe.episodes.dryrun import PAY_ITS_ANSWERS, dry_run, episode_document, untaught
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
@@ -191,9 +191,7 @@ def print_episodes(episodes: Sequence[Mapping[str, Any]], *, as_json: bool) -> N
     for agent in untaught(episodes):
         note(
             f"{agent}: its advantages are all 0, so these tasks teach it nothing. If it stays so "
-            "with more tasks (--num-tasks), pay its own answers by a term (a seat of a program: "
-            "`judged`, or `score`), or take an algorithm that pays an agent for what follows: "
-            "`follow`, or `grpo` over whole episodes"
+            f"with more tasks (--num-tasks), {PAY_ITS_ANSWERS}"
         )
 
 

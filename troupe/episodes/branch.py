@@ -115,11 +115,11 @@ class BranchContext:
             follows_updates=spec.updates_in_flight and not self.is_eval,
         )
         generation = await self._generate(request)
-        if self.teacher is None or self.is_eval or is_greedy or not self.learns(agent):
+        if self.teacher is None or spec.policies[policy].teacher_replicas is None:
             return generation
-        if spec.policies[policy].teacher_replicas is None:
+        if self.is_eval or is_greedy or not self.learns(agent):
             return generation
-        return await self._taught(self.teacher, request, generation)
+        return await self._scored(self.teacher, request, generation)
 
     async def _generate(self, request: GenerateRequest[Observation]) -> Generation:
         """Sample by the job's deadlines, and let them learn how long it took."""
@@ -143,7 +143,7 @@ class BranchContext:
             raise
         return answer, time.monotonic() - began
 
-    async def _taught(
+    async def _scored(
         self, teacher: TeacherPort, asked: GenerateRequest[Observation], generation: Generation
     ) -> Generation:
         """``generation`` with what the policy's teacher thinks of each token."""

@@ -81,6 +81,13 @@ def episode_document(episode: DryEpisode) -> dict[str, Any]:
     }
 
 
+PAY_ITS_ANSWERS = (
+    "pay its own answers by a term (a seat of a program: `judged`, or `score`), or take an "
+    "algorithm that pays an agent for what follows: `follow`, or `grpo` over whole episodes"
+)
+"""What to do for an agent that is paid the same for all it does."""
+
+
 def untaught(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Agents of ``episodes`` (documents) whose different answers were all worth the same.
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.dryrun import PAY_ITS_ANSWERS
 from troupe.episodes.groups import SHOWN_CHARS
 from troupe.runtime.step_report.trainer import TRUNCATED_SHARE, TrainerPart
 from troupe_trainer.samples import CreditedGroup
@@ -19,11 +20,6 @@ RAISE_LIMIT = (
     "completion_tokens says how many were used), or have the prompts ask for shorter answers."
 )
 """What to do against truncated completions."""
-PAY_IT = (
-    "Pay its own answers by a term (a seat of a program: `judged`, or `score`), or take an "
-    "algorithm that pays an agent for what follows: `follow`, or `grpo` over whole episodes."
-)
-"""What to do for an agent that is paid the same for all it does."""
 SPARSE_SHARE = 0.75
 """Share of groups without variance from which a step is worth a word."""
 _FEWEST = 8
@@ -136,7 +132,7 @@ def untaught_advice(credited: Sequence[CreditedGroup]) -> dict[str, str]:
     return {
         agent: (
             f"every answer of agent '{agent}' was paid {rewards.pop():g} ({len(groups)} groups), "
-            f"so it learnt nothing. {PAY_IT}"
+            f"so it learnt nothing: {PAY_ITS_ANSWERS}."
         )
         for agent, groups in by_agent.items()
         if len(rewards := {paid for group in groups for paid in _earned(group.record)}) == 1
