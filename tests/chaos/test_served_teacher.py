@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 WITHIN_S = 300.0
 POINT = "rollout.completions_scored"
-"""The teacher's replica has judged completions, and nobody has its answer yet."""
+"""The teacher's replica has scored completions, and nobody has its answer yet."""
 LEARNING = "trainer.learning@1"
 """The optimizer step of step 1: its checkpoint is not there."""
 
@@ -79,7 +79,7 @@ def test_job_when_a_replica_serves_its_teacher_then_learns_as_from_one_in_the_tr
     assert names == {"rollout-shared-0.log", "rollout-shared-teacher-0.log"}
 
 
-def test_teacher_when_its_replica_is_killed_in_a_round_then_every_group_has_its_judgement(
+def test_teacher_when_its_replica_is_killed_in_a_round_then_every_group_has_its_scores(
     platform: Platform, no_faults: Path, taught: dict[str, Any], undisturbed: Path
 ) -> None:
     (no_faults / POINT).touch()

@@ -146,7 +146,7 @@ class BranchContext:
     async def _scored(
         self, teacher: TeacherPort, asked: GenerateRequest[Observation], generation: Generation
     ) -> Generation:
-        """``generation`` with what the policy's teacher thinks of each token."""
+        """``generation`` with the scores of the policy's teacher."""
         name, candidates = teacher_name(asked.policy), generation.candidates
         request = ScoreRequest(
             name,

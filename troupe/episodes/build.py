@@ -43,7 +43,7 @@ class JobParts:
     def player(
         self, rollout: RolloutPort, env: EnvPort, teacher: TeacherPort | None = None
     ) -> EpisodePlayer:
-        """A player of this job's tickets; without ``teacher`` none judges what is sampled."""
+        """A player of this job's tickets; without ``teacher`` none scores what is sampled."""
         return EpisodePlayer(
             self.spec,
             workflow=self.workflow,

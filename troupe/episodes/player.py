@@ -73,7 +73,7 @@ class EpisodePlayer:
     ) -> None:
         """``num_tasks`` gives the size of a split, or None if infinite; redraws stay within it.
 
-        ``with_terms``: the algorithm needs the terms of rewards. ``teacher``: judges what is
+        ``with_terms``: the algorithm needs the terms of rewards. ``teacher``: scores what is
         sampled for training, of policies whose teacher is served.
         """
         self._spec = spec

@@ -44,7 +44,7 @@ class RolloutPort(Protocol):
 
 
 class TeacherPort(Protocol):
-    """Judges tokens that a policy sampled."""
+    """Scores tokens that a policy sampled."""
 
     async def score(self, request: ScoreRequest, *, timeout_s: float) -> Sequence[Sequence[float]]:
         """Log probabilities of each completion's tokens, in order.

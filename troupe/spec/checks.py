@@ -194,7 +194,7 @@ def _sampling(spec: JobSpec) -> list[Issue]:
 
 
 def _teachers(spec: JobSpec) -> list[Issue]:
-    """A teacher that is served has a name that is free, and judges at temperature 1 alone."""
+    """A teacher that is served has a name that is free, and scores at temperature 1 alone."""
     issues: list[Issue] = []
     for name, policy in spec.policies.items():
         pointer = f"/policies/{name}/teacher_replicas"

@@ -110,7 +110,7 @@ class PolicySpec(SpecModel):
     teacher_replicas: int | None = Field(
         default=None, ge=1, le=256, exclude_if=lambda count: count is None
     )
-    """Rollout replicas that serve `teacher` and judge what is sampled while a round is played, at
+    """Rollout replicas that serve `teacher` and score what is sampled while a round is played, at
     least; needs temperature 1. Left out: the trainer holds the teacher beside the policy."""
     chat_template_kwargs: TemplateVariables = Field(default_factory=dict, exclude_if=is_empty)
     """Variables of the model's chat template for each prompt, such as `enable_thinking: false` for

@@ -93,14 +93,14 @@ def sampled_at_most(spec: JobSpec, draws: int) -> dict[str, int]:
 def _playing_s(
     spec: JobSpec, place: ServerPlace, layout: GpuLayout, tokens: Mapping[str, int], rates: Rates
 ) -> float:
-    """What a pool's servers take to sample their policies' tokens, and to judge those of others."""
+    """What a pool's servers take to sample their policies' tokens, and to score those of others."""
     sampled = sum(tokens.get(name, 0) for name in place.pool.policies)
     rate = _decoding_rate(spec, place.pool.policies[0], layout, rates)
-    judged = sum(n for name, n in tokens.items() if teacher_name(name) in place.pool.policies)
+    scored = sum(n for name, n in tokens.items() if teacher_name(name) in place.pool.policies)
     shape = decoder_shape(place.pool.model)
     assert shape is not None
     gpus = place.tp_size * len(place.gpus)
-    read_s = judged * READ_FLOPS * shape.num_parameters() / (gpus * rates.flops * rates.mfu)
+    read_s = scored * READ_FLOPS * shape.num_parameters() / (gpus * rates.flops * rates.mfu)
     return sampled / (len(place.gpus) * rate) + read_s
 
 

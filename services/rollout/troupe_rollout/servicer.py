@@ -162,7 +162,7 @@ class RolloutServicer(RolloutServiceServicer):
     async def _score_completions(
         self, request: pb.ScoreTokensRequest, context: _Context
     ) -> pb.ScoreTokensResponse:
-        """What a teacher thinks of a policy's samples."""
+        """A teacher's scores of a policy's samples."""
         completions = [list(completion.token_ids) for completion in request.completions]
         most = self._settings.max_candidates
         if len(completions) > most or not all(completions) or not request.token_ids:

@@ -40,7 +40,7 @@ class PromptSamples:
 class CreditedGroup:
     """One group after credit assignment; ``record`` is the group as received.
 
-    ``num_filtered`` candidates of it are not among its samples. ``is_taught``: a teacher judges
+    ``num_filtered`` candidates of it are not among its samples. ``is_taught``: a teacher scores
     each of its tokens, whatever it earned.
     """
 

@@ -105,7 +105,7 @@ async def test_collect_when_stale_groups_are_injected_then_refuses_and_counts_th
     assert dict(batch.dropped) == ({"stale_version": refused} if refused else {})
 
 
-async def test_collect_when_a_served_teacher_judged_some_groups_then_the_others_are_counted(
+async def test_collect_when_a_served_teacher_scored_some_groups_then_the_others_are_counted(
     redis: Redis,
 ) -> None:
     groups = groups_of_step(0)

@@ -108,7 +108,7 @@ def _scored(group: pb.Group) -> pb.Group:
     return group
 
 
-def test_fault_when_a_served_teacher_judged_it_then_every_token_has_its_number() -> None:
+def test_fault_when_a_served_teacher_scored_it_then_every_token_has_its_number() -> None:
     expected = replace(EXPECTED, is_scored=True)
     assert fault(_scored(make_group(random.Random(0))), expected) is None
     assert fault(make_group(random.Random(0)), expected) == "no_teacher_logprobs"

@@ -89,7 +89,7 @@ class RolloutServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ScoreTokens(self, request, context):
-        """Logprobs of given tokens: the canary that proves which weights serve, and a teacher's judgement.
+        """Logprobs of given tokens: the canary that proves which weights serve, and a teacher's scores.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

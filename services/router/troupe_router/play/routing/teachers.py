@@ -1,4 +1,4 @@
-"""The port through which episodes have a served teacher judge what a policy sampled, over a fleet.
+"""The port through which episodes have a served teacher score what a policy sampled, over a fleet.
 
 Owns the path of such a call: choice of a replica, accounting. `failover` retries. A call follows
 one of `FleetRollout` in its play, so plays bound them all.

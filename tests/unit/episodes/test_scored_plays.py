@@ -1,4 +1,4 @@
-"""Who has a served teacher judge which draws, and where what it thinks goes."""
+"""Which draws a served teacher scores, and where its scores go."""
 
 import json
 from collections.abc import Sequence
@@ -138,9 +138,9 @@ async def test_draws_when_their_teacher_is_served_then_each_token_has_what_it_th
     spec = job(workflow={"kind": workflow, "order": ["a", "b"], "max_turns": 2})
     teacher = Teacher()
     played = await play(spec, SAMPLERS[sampler], teacher)
-    judged = candidates(played)
-    assert judged
-    for candidate in judged:
+    scored = candidates(played)
+    assert scored
+    for candidate in scored:
         assert list(candidate.teacher_logprobs) == [-float(t) for t in candidate.token_ids]
     assert {request.policy for request in teacher.requests} == {"p-teacher", "q-teacher"}
     assert {request.policy_version for request in teacher.requests} == {0}
@@ -160,7 +160,7 @@ async def test_draws_when_evaluated_or_greedy_or_without_a_port_then_nobody_is_a
     assert not any(c.teacher_logprobs for c in candidates(await play(job(), TreeSampler(3), None)))
 
 
-async def test_draws_when_not_learnt_from_or_taught_by_the_trainer_then_are_not_judged() -> None:
+async def test_draws_when_not_learnt_from_or_taught_by_the_trainer_then_are_not_scored() -> None:
     own = {"model": "small", "teacher": "large"}
     teacher = Teacher()
     played = await play(job(policies={"p": TAUGHT, "q": own}), TreeSampler(3), teacher)
@@ -188,7 +188,7 @@ async def test_deadline_when_a_teacher_is_slow_then_a_later_call_is_given_more_t
     assert given[0] == given[1] < given[2]
 
 
-async def test_draws_when_no_replica_judges_them_then_the_play_fails_and_can_be_tried_again() -> (
+async def test_draws_when_no_replica_scores_them_then_the_play_fails_and_can_be_tried_again() -> (
     None
 ):
     teacher = Teacher(failing=1)
