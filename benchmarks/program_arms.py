@@ -14,9 +14,9 @@ what is measured is the worth of a pair, 0 to 1, and not success.
 All arms of a question begin with one base model (the head of the question's example says how it is
 made; ``--model`` names another one) and play the same tasks, so many a step that the base's steps
 have similar numbers of tokens in all arms. Each learning rate is tried once until it has sampled
-the budget, and the one with the best success on validation tasks is trained with fresh seeds and plays
-the test tasks; with one rate nothing is tuned. ``--minutes`` bounds a call, and the next call goes
-on where it ended.
+the budget, and the one with the best success on validation tasks is trained with fresh seeds and
+plays the test tasks; with one rate nothing is tuned. ``--minutes`` bounds a call, and the next call
+goes on where it ended.
 
 Prints success at the budget (between the evaluations around it, task by task), the difference to
 the first arm with the interval of a bootstrap over seeds and tasks, and for ``designed`` the calls
