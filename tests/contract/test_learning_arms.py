@@ -51,9 +51,17 @@ def test_interval_when_tasks_of_a_map_fall_together_then_maps_are_drawn() -> Non
     assert low < 0.0 < 100.0 < high  # two maps say nothing
     mean, low, high = interval(of_maps, maps=range(100))
     assert mean == 50.0
-    # Deviation 5 of the bootstrap, Student's 3.182 for four seeds, sqrt(4 / 3).
-    assert high - mean == pytest.approx(mean - low) == pytest.approx(18.4, abs=0.5)
+    # Seeds that agree add nothing: deviation 5 of the maps, Student's 1.984 for 100 of them.
+    assert high - mean == pytest.approx(mean - low) == pytest.approx(10.0, abs=0.5)
     assert interval(of_maps, of_maps, maps=maps) == [0.0, 0.0, 0.0]
+
+
+def test_interval_when_seeds_differ_and_maps_do_not_then_is_students_over_seeds() -> None:
+    """Success 50 % and 0 of two seeds, the same on each map: 25 with a deviation of 25."""
+    values = np.array([[1, 0] * 20, [0, 0] * 20])
+    mean, low, high = interval(values, maps=[i // 2 for i in range(40)])
+    assert mean == 25.0
+    assert high - mean == pytest.approx(mean - low) == pytest.approx(25 * students_t(1), abs=0.1)
 
 
 @pytest.mark.parametrize(
