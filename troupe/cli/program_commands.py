@@ -15,6 +15,7 @@ from troupe.cli.program_export import export_program
 from troupe.conformance.sandbox import sandbox_for
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.spec import load_spec
+from troupe.spec.job import JobSpec
 from troupe.tasks.family import TaskFamily, close_environment
 from troupe.tasks.program_ends import PROGRAM_END
 from troupe.tasks.registry import load_family, make_environment
@@ -45,7 +46,7 @@ def probe(
     as_json: opt.AsJson = False,
 ) -> None:
     """Run the program once with given answers and print its calls, to write `seats` from."""
-    with _opened(spec) as (_, environment):
+    with _opened(spec) as (_, _, environment):
         report: dict[str, Any] = environment.probe(_task(environment, index), answers or [])
     if as_json:
         print_json(report)
@@ -67,7 +68,7 @@ def probe(
 @program_app.command()
 def run(spec: SpecFile, index: Index = 0, as_json: opt.AsJson = False) -> None:
     """Play one episode with scripted answers: who is asked, what is answered, what it pays."""
-    with _opened(spec) as (family, environment):
+    with _opened(spec) as (job, family, environment):
         steps = [*_played(family, environment, index, seed=0)]
     if as_json:
         print_json(steps)
@@ -82,7 +83,7 @@ def run(spec: SpecFile, index: Index = 0, as_json: opt.AsJson = False) -> None:
     info = dict(steps[-1]["info"])
     traceback = info.pop("traceback", "")
     out().print(f"end: {info}\n{traceback}".rstrip(), markup=False)
-    _note_cut_off(spec, steps)
+    _note_cut_off(job, steps)
 
 
 @program_app.command()
@@ -96,7 +97,7 @@ def check(
     ends: Counter[str] = Counter()
     longest: list[Mapping[str, Any]] = []
     why = ""
-    with _opened(spec) as (family, environment):
+    with _opened(spec) as (job, family, environment):
         for index in range(num_tasks):
             try:
                 first = [*_played(family, environment, index, seed=index)]
@@ -116,14 +117,14 @@ def check(
     note(f"{num_tasks} tasks run twice, {len(problems)} problems; ended: {ended}")
     if why:
         note(f"the first that failed: {_short(why)}")
-    _note_cut_off(spec, longest)
+    _note_cut_off(job, longest)
     if problems:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _note_cut_off(path: Path, steps: list[Mapping[str, Any]]) -> None:
+def _note_cut_off(spec: JobSpec, steps: list[Mapping[str, Any]]) -> None:
     """Warn where training would end the episode before the program does."""
-    max_turns = load_spec(path).workflow.max_turns
+    max_turns = spec.workflow.max_turns
     for agent, count in Counter(step["agent"] for step in steps).most_common(1):
         if count > max_turns:
             note(
@@ -134,8 +135,9 @@ def _note_cut_off(path: Path, steps: list[Mapping[str, Any]]) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[tuple[TaskFamily, Any]]:
-    task = load_spec(path).task
+def _opened(path: Path) -> Generator[tuple[JobSpec, TaskFamily, Any]]:
+    spec = load_spec(path)
+    task = spec.task
     family = load_family(task.name, task.params)
     sandbox = sandbox_for(family)
     try:
@@ -148,7 +150,7 @@ def _opened(path: Path) -> Generator[tuple[TaskFamily, Any]]:
             )
         environment.taskset = family.taskset()
         try:
-            yield family, environment
+            yield spec, family, environment
         finally:
             close_environment(environment)
     finally:
