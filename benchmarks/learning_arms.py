@@ -76,6 +76,7 @@ TASKS = {
         "",
         max_turns=6,
         max_new_tokens=6,
+        first_test=600,
     ),
 }
 
@@ -125,6 +126,7 @@ class Arm:
 
 _RANDOM = {"params": {"advance": "random"}}
 _NOW = {"params": {"gamma": 1e-6}}
+_ACT = {"params": {"gamma": 0.0, "reward": "own_act"}}
 # A step of 32 tasks is one of fourteen: the critic must keep up with returns of 0 to 8.
 _CRITIC = {
     "critic": {
@@ -139,12 +141,14 @@ ARMS = {
     "at_grpo": Arm("at_grpo", "L1"),
     "at_grpo_random": Arm("at_grpo", "L1", own=_RANDOM),
     "turn_grpo": Arm("turn_grpo", "L1"),
+    "turn_grpo_team": Arm("turn_grpo", "L1", has_terms=False),
     "turn_grpo_now": Arm("turn_grpo", "L1", own=_NOW),
+    "turn_grpo_act": Arm("turn_grpo", "L1", own=_ACT),
     "grpo": Arm("grpo", "L1"),
     "grpo_team": Arm("grpo", "L1", has_terms=False),
     # Its tree has K joint actions a node and so K ** 4 leaves: K is small, and so are its steps.
     "magrpo": Arm("magrpo", "L1", 3, {"joint": {}}, {"kind": "simultaneous"}, 0.25),
-    "ippo": Arm("ippo", "L1", own=_CRITIC),
+    "ippo": Arm("ippo", "L1", own=_CRITIC, has_terms=False),
     "best_of_k": Arm("best_of_k", "L1"),
     "at_grpo_L2": Arm("at_grpo", "L2"),
     "at_grpo_L3": Arm("at_grpo", "L3"),
@@ -152,9 +156,18 @@ ARMS = {
     "at_grpo_random_L0": Arm("at_grpo", "L0", own=_RANDOM),
     "turn_grpo_L0": Arm("turn_grpo", "L0"),
     "grpo_L0": Arm("grpo", "L0"),
-    "ippo_L0": Arm("ippo", "L0", own=_CRITIC),
+    "ippo_L0": Arm("ippo", "L0", own=_CRITIC, has_terms=False),
     "best_of_k_L0": Arm("best_of_k", "L0"),
 }
+CONTRASTS = {
+    ("at_grpo", "at_grpo_random"): "to go on from the best of K, not from any",
+    ("at_grpo_random", "turn_grpo_act"): "the tree: an act beside others at its own prompt",
+    ("at_grpo", "best_of_k"): "to learn from all K, not to imitate the best",
+    ("at_grpo", "turn_grpo_team"): "against whole episodes, team's reward-to-go",
+    ("at_grpo", "grpo_team"): "against whole episodes, team's return",
+}
+"""What the experiment asks, named before its final runs: the p of each, at temperature 1, is
+corrected for them all (Holm)."""
 
 
 @dataclass(frozen=True)

@@ -129,11 +129,15 @@ def base_digest(model: Path) -> str | None:
     return hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else None
 
 
-def digest_of(document: Mapping[str, Any], model: Path, base: str, budget: Budget) -> str:
-    """Of the job, its base model's weights and its budget; not of where they lie."""
+def digest_of(cell: Cell, task: Task, model: Path, base: str, budget: Budget) -> str:
+    """Of the job, its base model's weights and its budget, and of a final run's test tasks; not of
+    where they lie.
+    """
+    document = job_of(cell, task, model, budget)
     text = json.dumps(document).replace(str(model.absolute()), base)
     amounts = (budget.tokens, budget.eval_tasks, budget.test_tasks)
-    return hashlib.sha256(f"{text} {amounts}".encode()).hexdigest()[:16]
+    tests = f" from {task.first_test}" if cell.steps else ""
+    return hashlib.sha256(f"{text} {amounts}{tests}".encode()).hexdigest()[:16]
 
 
 def play(
@@ -151,7 +155,7 @@ def play(
     began = time.monotonic()
     curve = _train(run, budget, port_base, ends_by_itself=cell.steps > 0)
     line: dict[str, Any] = {
-        "cell": cell.named(digest_of(document, model, base, budget)),
+        "cell": cell.named(digest_of(cell, task, model, base, budget)),
         "base": base,
         "commit": commit(),
         "machine": machine(),

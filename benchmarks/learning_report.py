@@ -1,14 +1,15 @@
 """Figures, page and plot of `benchmarks.learning_curve`, from its finished cells alone."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
-from statistics import fmean, median
+from statistics import NormalDist, fmean, median
 from typing import Any
 
 import numpy as np
 
-from benchmarks.learning_arms import ARMS, TASKS, Setting
+from benchmarks.learning_arms import ARMS, CONTRASTS, TASKS, Setting
 from benchmarks.learning_cells import at
 
 NUM_RESAMPLES = 2000
@@ -26,28 +27,63 @@ def outcomes(lines: Sequence[Mapping[str, Any]], temperature: str) -> np.ndarray
 def interval(
     first: np.ndarray, second: np.ndarray | None = None, *, maps: Sequence[int]
 ) -> list[float]:
-    """Mean, or mean difference, with its 95 % percentile interval, in per cent.
+    """Mean, or mean difference, with its 95 % interval, in per cent.
 
-    Bootstrap over seeds and over maps, each with all its tasks (``maps``: the map of each task),
-    for tasks of one map may stand or fall together; the same draw of both for two arms (paired),
-    which have the same seeds in the same order.
+    Student's t with two sources of chance: the seeds' variance, and a bootstrap's over maps, each
+    with all its tasks (``maps``: the map of each task), for tasks of one map may stand or fall
+    together. Two arms are paired: they have the same seeds in the same order. What changes with
+    seed and map at once is in both, so the interval is rather too wide.
+
+    Source: degrees of freedom of a sum of variances, Satterthwaite, Biometrics Bulletin 2 (1946).
     """
-    rng = np.random.default_rng(0)
     values = 100.0 * (first - second if second is not None else first)
+    mean = float(values.mean())
     num_seeds, num_tasks = values.shape
     of_map = np.zeros((num_tasks, max(maps) + 1))
     of_map[np.arange(num_tasks), list(maps)] = 1.0
-    sums, sizes = values @ of_map, of_map.sum(axis=0)
+    sums, sizes = values.mean(axis=0) @ of_map, of_map.sum(axis=0)
     num_maps = len(sizes)
-    means: list[float] = []
-    for _ in range(NUM_RESAMPLES):
-        seeds, drawn = (
-            rng.integers(num_seeds, size=num_seeds),
-            rng.integers(num_maps, size=num_maps),
-        )
-        means.append(sums[seeds][:, drawn].sum() / (num_seeds * sizes[drawn].sum()))
-    low, high = np.percentile(means, [2.5, 97.5])
-    return [round(float(x), 1) for x in (values.mean(), low, high)]
+    drawn = np.random.default_rng(0).integers(num_maps, size=(NUM_RESAMPLES, num_maps))
+    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    parts: list[tuple[float, int]] = []  # variance, degrees of freedom
+    if num_seeds > 1:
+        parts.append((float(np.var(values.mean(axis=1), ddof=1)) / num_seeds, num_seeds - 1))
+    if num_maps > 1:
+        parts.append((float(np.var(means)) * num_maps / (num_maps - 1), num_maps - 1))
+    variance = sum(part for part, _ in parts)
+    if variance == 0.0:
+        return [round(mean, 1)] * 3
+    degrees = variance**2 / sum(part**2 / number for part, number in parts)
+    width = students_t(degrees) * math.sqrt(variance)
+    return [round(x, 1) for x in (mean, mean - width, mean + width)]
+
+
+def students_t(degrees: float) -> float:
+    """The 97.5 % point of Student's t; 1 % too small for 2 degrees, 11 % for one.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    """
+    x = NormalDist().inv_cdf(0.975)
+    terms = (
+        x,
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92_160,
+    )
+    return sum(term / degrees**power for power, term in enumerate(terms))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Each p corrected for all of them. Example: 0.01 and 0.04 give 0.02 and 0.04.
+
+    Source: Holm, Scandinavian Journal of Statistics 6 (1979).
+    """
+    corrected, largest = [0.0] * len(ps), 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[place]))
+        corrected[place] = largest
+    return corrected
 
 
 def sign_flip(differences: Sequence[float]) -> float:
@@ -79,15 +115,15 @@ def rows_of(
         row["updates"] = round(median(end[0] for end in ends))
         row["tokens"] = [min(end[_TOKENS] for end in ends), max(end[_TOKENS] for end in ends)]
         row["cpu_s"] = round(median(end[_CPU] for end in ends))
+        row["commits"] = sorted({line["commit"] for line in lines})
         main = MAIN.get(ARMS[arm].game, "")
-        others = {line["seed"]: line for line in finals.get((task, main), [])}
-        shared = [line for line in lines if line["seed"] in others]
+        shared, paired = _shared(lines, finals.get((task, main), []))
         for temperature in lines[0]["test"]:
             row[f"success_{temperature}"] = interval(outcomes(lines, temperature), maps=maps)
             if temperature in base["test"]:
                 row[f"base_{temperature}"] = interval(outcomes([base], temperature), maps=maps)
             if arm != main and shared:
-                other = outcomes([others[line["seed"]] for line in shared], temperature)
+                other = outcomes(paired, temperature)
                 own = outcomes(shared, temperature)
                 row[f"less_{temperature}"] = interval(own, other, maps=maps)
                 row[f"p_{temperature}"] = sign_flip(own.mean(axis=1) - other.mean(axis=1))
@@ -96,26 +132,51 @@ def rows_of(
     return rows
 
 
+def contrasts_of(finals: Mapping[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
+    """A line of the page for each question of ``CONTRASTS`` whose two arms are there, by task."""
+    found: list[str] = []
+    for task in {task: None for task, _ in finals}:
+        cells: list[list[str]] = []
+        ps: list[float] = []
+        for (arm, rival), question in CONTRASTS.items():
+            shared = _shared(finals.get((task, arm), []), finals.get((task, rival), []))
+            if shared[0]:
+                own, other = (outcomes(lines, "1") for lines in shared)
+                maps = TASKS[task].twins(own.shape[1])
+                ps.append(sign_flip(own.mean(axis=1) - other.mean(axis=1)))
+                less = _with_interval(interval(own, other, maps=maps))
+                cells.append([task, f"{arm} less {rival}", question, str(len(own)), less])
+        for row, p, corrected in zip(cells, ps, holm(ps), strict=True):
+            found.append(f"| {' | '.join([*row, f'{p:.4f}', f'{corrected:.3f}'])} |")
+    return found
+
+
+def _shared(
+    lines: Sequence[dict[str, Any]], rivals: Sequence[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Of both arms the lines of the seeds that both have, in one order."""
+    by_seed = {line["seed"]: line for line in rivals}
+    own = [line for line in lines if line["seed"] in by_seed]
+    return own, [by_seed[line["seed"]] for line in own]
+
+
 def pairs_of(
     finals: Mapping[tuple[str, str], list[dict[str, Any]]],
     others: Mapping[tuple[str, str, Setting], list[dict[str, Any]]],
 ) -> list[str]:
     """A line of the page for each two arms, of which one may have a setting that was not chosen.
 
-    First each arm's own success, as its difference to nothing.
+    First each arm's own success, as its difference to nothing, with however many seeds.
     """
     found: list[str] = []
     played = [(task, arm, lines) for (task, arm), lines in finals.items()]
     played += [(task, arm, lines) for (task, arm, _), lines in others.items()]
-    played = [each for each in played if len(each[2]) >= MIN_SEEDS]
     for task, arm, lines in played:
         found.append(_pair_line(task, _label(arm, lines), "nothing", lines, None))
     for (task, arm, lines), (other_task, other, rivals) in combinations(played, 2):
         if task == other_task and ARMS[arm].game == ARMS[other].game:
-            rivals_by_seed = {line["seed"]: line for line in rivals}
-            shared = [line for line in lines if line["seed"] in rivals_by_seed]
+            shared, paired = _shared(lines, rivals)
             if len(shared) >= MIN_SEEDS:
-                paired = [rivals_by_seed[line["seed"]] for line in shared]
                 names = _label(arm, lines), _label(other, rivals)
                 found.append(_pair_line(task, *names, shared, paired))
     return found
@@ -186,6 +247,7 @@ def _tuning_rows(tuned: Mapping[str, Mapping[str, Any]], tokens: int) -> list[li
 def write_page(
     rows: Sequence[Mapping[str, Any]],
     tuned: Mapping[str, Mapping[str, Any]],
+    contrasts: Sequence[str],
     pairs: Sequence[str],
     missing: int,
     tokens: int,
@@ -193,15 +255,16 @@ def write_page(
 ) -> None:
     """``learning_tables.md``: every figure of the comparison, made anew by each call."""
     made = sorted({f"{line['commit']} on {line['machine']}" for line in tuned.values()})
+    played = sorted({commit for row in rows for commit in row["commits"]})
     text = [
         "# Tables of `python -m benchmarks.learning_curve`",
         "",
         f"Made by that command; do not edit. About {tokens:,} sampled tokens a run; {missing} "
-        f"cells are missing. Tuned at {', '.join(made) or 'nothing'}. What it says: "
-        "[learning_curve.md](learning_curve.md).",
+        f"cells are missing. Tuned at {', '.join(made) or 'nothing'}; final runs at "
+        f"{', '.join(played)}. What it says: [learning_curve.md](learning_curve.md).",
         "",
-        "Success of test tasks in per cent with 95 % intervals (bootstrap over seeds and over maps "
-        "up to symmetry, somewhat narrow with few seeds; all seeds share one base). Differences "
+        "Success of test tasks in per cent with 95 % intervals (Student's t, over seeds and over "
+        "maps up to symmetry; all seeds share one base). Differences "
         "are paired by seed and task, with the AT-GRPO of the same game; p: exact sign-flip test "
         "over seeds. Success of validation tasks, which the setting was chosen on, at equal "
         "tokens, and at the steps and CPU seconds (start and evaluations included) that every arm "
@@ -231,6 +294,12 @@ def write_page(
         f"{_with_interval(r['base_0'])} greedy"
         for (task, game), r in found.items()
     ]
+    text += ["", "## Contrasts", ""]
+    text += [
+        "Named before the final runs; temperature 1. Corrected p: Holm, over the lines of a task."
+    ]
+    text += ["", "| task | what | it asks | seeds | difference | p | corrected |"]
+    text += ["|---|---|---|---|---|---|---|", *contrasts]
     text += ["", "## Tuning", ""]
     text += [
         "Validation success in per cent at the budget, by seed. An arm's final runs have the best "

@@ -19,7 +19,7 @@ plays the test tasks; with one rate nothing is tuned. ``--minutes`` bounds a cal
 goes on where it ended.
 
 Prints success at the budget (between the evaluations around it, task by task), the difference to
-the first arm with the interval of a bootstrap over seeds and tasks, and for ``designed`` the calls
+the first arm with an interval over seeds and tasks, and for ``designed`` the calls
 a problem and the operators. The last line is one JSON object.
 """
 

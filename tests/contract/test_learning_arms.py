@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks import learning_curve
-from benchmarks.learning_arms import ARMS, TASKS, Setting, settings_of, spec_of
-from benchmarks.learning_cells import Budget, Cell, digest_of, job_of
-from benchmarks.learning_report import interval, sign_flip
+from benchmarks.learning_arms import ARMS, CONTRASTS, TASKS, Setting, settings_of, spec_of
+from benchmarks.learning_cells import Budget, Cell, digest_of
+from benchmarks.learning_report import contrasts_of, holm, interval, sign_flip, students_t
 from troupe.episodes.build import load_parts
 from troupe.spec.job import JobSpec
 
@@ -33,21 +34,63 @@ def test_arms_are_tuned_with_equal_effort_and_have_equal_rewards(tmp_path: Path)
             )
             for name, arm in ARMS.items()
         }
-        assert [name for name, found in documents.items() if "reward" in found] == ["grpo_team"]
+        weighted = {name for name, found in documents.items() if "reward" in found}
+        assert weighted == {"turn_grpo_team", "grpo_team", "ippo", "ippo_L0"}
         weights = documents["grpo_team"]["reward"]["weights"]
         assert weights.keys() == set(task.seats)
         assert not any(value for terms in weights.values() for value in terms.values())
+        assert documents["ippo"]["reward"] == documents["grpo_team"]["reward"]
         assert len({str(document["task"]) for document in documents.values()}) == 1
 
 
 def test_interval_when_tasks_of_a_map_fall_together_then_maps_are_drawn() -> None:
     maps = [0] * 50 + [1] * 50
     of_maps = np.array([[1] * 50 + [0] * 50] * 4)
-    assert interval(of_maps, maps=maps) == [50.0, 0.0, 100.0]
+    mean, low, high = interval(of_maps, maps=maps)
+    assert mean == 50.0
+    assert low < 0.0 < 100.0 < high  # two maps say nothing
     mean, low, high = interval(of_maps, maps=range(100))
     assert mean == 50.0
-    assert 35 < low < 45 < 55 < high < 65
+    # Seeds that agree add nothing: deviation 5 of the maps, Student's 1.984 for 100 of them.
+    assert high - mean == pytest.approx(mean - low) == pytest.approx(10.0, abs=0.5)
     assert interval(of_maps, of_maps, maps=maps) == [0.0, 0.0, 0.0]
+
+
+def test_interval_when_seeds_differ_and_maps_do_not_then_is_students_over_seeds() -> None:
+    """Success 50 % and 0 of two seeds, the same on each map: 25 with a deviation of 25."""
+    values = np.array([[1, 0] * 20, [0, 0] * 20])
+    mean, low, high = interval(values, maps=[i // 2 for i in range(40)])
+    assert mean == 25.0
+    assert high - mean == pytest.approx(mean - low) == pytest.approx(25 * students_t(1), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "expected"), [(2, 4.303), (3, 3.182), (7, 2.365), (11, 2.201), (1000, 1.962)]
+)
+def test_students_t_is_the_tables(degrees: int, expected: float) -> None:
+    assert students_t(degrees) == pytest.approx(expected, rel=0.01)
+
+
+def test_holm_when_several_are_tested_then_each_is_corrected_for_those_left() -> None:
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+
+
+def test_contrasts_when_arms_are_there_then_their_common_seeds_are_paired() -> None:
+    def lines(seeds: range, digit: str) -> list[dict[str, Any]]:
+        return [{"seed": seed, "test": {"1": digit * 40, "0": digit * 40}} for seed in seeds]
+
+    finals = {
+        ("guided_walk", "at_grpo"): lines(range(8), "1"),
+        ("guided_walk", "grpo_team"): lines(range(8), "0"),
+        ("guided_walk", "best_of_k"): lines(range(4, 12), "1"),
+    }
+    same, better = contrasts_of(finals)
+    assert same.startswith("| guided_walk | at_grpo less best_of_k |")
+    assert same.endswith("| 4 | 0.0 (0.0 to 0.0) | 1.0000 | 1.000 |")
+    # Of 256 signs two are as far; one of two tests is corrected for both.
+    assert better.endswith("| 8 | 100.0 (100.0 to 100.0) | 0.0078 | 0.016 |")
+    assert all(name in ARMS for names in CONTRASTS for name in names)
 
 
 def test_sign_flip_when_every_seed_agrees_then_two_of_all_signs_are_as_far() -> None:
@@ -74,7 +117,7 @@ def test_setting_when_one_seed_favours_it_then_the_mean_of_three_decides(tmp_pat
 
     def keep(setting: Setting, seed: int, success: float, steps: int = 0) -> None:
         cell = Cell("guided_walk", "at_grpo", setting, seed, steps)
-        digest = digest_of(job_of(cell, task, model, budget), model, "base", budget)
+        digest = digest_of(cell, task, model, "base", budget)
         line = {"cell": cell.named(digest), "base": "base", "curve": [[0, 0, 0, success]]}
         with (tmp_path / "learning_cells.jsonl").open("a") as file:
             file.write(json.dumps(line | {"steps_at_budget": 7}) + "\n")
@@ -87,7 +130,7 @@ def test_setting_when_one_seed_favours_it_then_the_mean_of_three_decides(tmp_pat
     first = {lucky: 0.9, steady: 0.8, third: 0.7}
     for setting in settings:
         keep(setting, 0, first.get(setting, 0.1))
-        keep(setting, 100, 0.5, steps=7)
+        keep(setting, learning_curve.FIRST_SEED, 0.5, steps=7)
     for setting, success in ((lucky, 0.3), (steady, 0.8), (third, 0.6)):
         keep(setting, 1, success)
     keep(lucky, 2, 0.3)

@@ -1,7 +1,9 @@
 """Credit by turn without a critic: what an act is worth is what was earned from it on.
 
 K whole episodes of a task are played, a turn's reward is all that is paid until the agent's next
-act, and the returns of an agent's acts are compared with each other.
+act, and the returns of an agent's acts are compared with each other. With ``reward: own_act`` it is
+what the act itself was paid, as siblings of one observation are in AT-GRPO; with ``gamma`` 0 an act
+is then worth the same here as there, and what differs is whom it is compared with.
 
 Source: MARSHAL (arXiv 2510.15414), turn-level returns, normalised by role.
 """
@@ -9,7 +11,7 @@ Source: MARSHAL (arXiv 2510.15414), turn-level returns, normalised by role.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
@@ -22,9 +24,16 @@ from troupe.spec.params import Params
 
 
 class TurnParams(Params):
-    """What later turns count."""
+    """What a turn's reward is, and what later turns count."""
 
-    gamma: float = Field(default=1.0, gt=0.0, le=1.0, description="Discount per turn.")
+    gamma: float = Field(
+        default=1.0, ge=0.0, le=1.0, description="Discount per turn; 0: later turns count nothing."
+    )
+    reward: Literal["until_next_act", "own_act"] = Field(
+        default="until_next_act",
+        description="All that the agent is paid until its next act, whoever acts (by default), or "
+        "what its own act is paid.",
+    )
 
 
 class TurnGrpo(GroupRelative):
@@ -35,7 +44,8 @@ class TurnGrpo(GroupRelative):
 
     def sampler(self) -> Sampler:
         """K whole episodes of a ticket, rewards by turn."""
-        return ParallelSampler(self._spec.group_size, grouping="turns")
+        grouping = "acts" if self.params.reward == "own_act" else "turns"
+        return ParallelSampler(self._spec.group_size, grouping=grouping)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Every act counts once."""

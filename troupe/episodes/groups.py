@@ -130,6 +130,18 @@ def groups_by_turns(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> l
     return _over_turns(ticket, task_id, draws, rewards)
 
 
+def groups_by_acts(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
+    """One group per agent over all its turns, each with what its own action was paid and no more.
+
+    These are the rewards that siblings of one observation are compared by.
+    """
+
+    def rewards(agent: str) -> dict[tuple[int, int], float]:
+        return {(d.trajectory, d.turn): d.earned(agent) for d in draws if d.agent == agent}
+
+    return _over_turns(ticket, task_id, draws, rewards)
+
+
 def _over_turns(
     ticket: pb.Ticket,
     task_id: str,

@@ -23,6 +23,7 @@ from troupe.episodes.groups import (
     ending_of_branches,
     ending_of_tree,
     episode_record,
+    groups_by_acts,
     groups_by_node,
     groups_by_observation,
     groups_by_task,
@@ -233,6 +234,7 @@ _GROUPS = {
     "observation": groups_by_observation,
     "task": groups_by_task,
     "turns": groups_by_turns,
+    "acts": groups_by_acts,
 }
 
 

@@ -19,12 +19,12 @@ def attach_terms(
     """Set ``terms`` of each candidate and ``term_weights`` of each group, in place.
 
     In groups by task they are sums over the trajectory, like its return. Weighted they add up to
-    the reward. Raises InvalidArgumentError for groups by turn.
+    the reward. Raises InvalidArgumentError for groups by turn or act.
     """
-    if grouping == "turns":
+    if grouping in ("turns", "acts"):
         raise InvalidArgumentError(
             "terms of rewards are kept for groups by observation or task, and this algorithm's "
-            "sampler groups by turns; leave out `terms` of its needs, or change its sampler"
+            f"sampler groups by {grouping}; leave out `terms` of its needs, or change its sampler"
         )
     by_place = {(draw.agent, draw.trajectory, draw.turn): draw for draw in draws}
     for group in groups:

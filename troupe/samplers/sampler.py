@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-GroupingKey = Literal["observation", "task", "turns"]
+GroupingKey = Literal["observation", "task", "turns", "acts"]
 """observation: (task instance, agent, turn), one prompt; task: (task instance, agent), each
 candidate with the return of its trajectory; turns: like task, each candidate with the rewards
-until its agent's next act."""
+until its agent's next act; acts: like task, each candidate with its own reward alone."""
 
 
 class Sampler(Protocol):

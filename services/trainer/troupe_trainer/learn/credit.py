@@ -89,7 +89,7 @@ class CreditAssigner:
 
     @property
     def _is_by_turn(self) -> bool:
-        return self._algorithm.sampler().grouping == "turns"
+        return self._algorithm.sampler().grouping in ("turns", "acts")
 
     def _shortened(self, outcome: GroupOutcome) -> GroupOutcome:
         """``outcome`` with the penalty of completions near the token limit in its rewards."""
