@@ -1,18 +1,17 @@
 """Figures, page and plot of `benchmarks.learning_curve`, from its finished cells alone."""
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
-from statistics import NormalDist, fmean, median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 
+from benchmarks.intervals import holm, interval, sign_flip
 from benchmarks.learning_arms import ARMS, CONTRASTS, TASKS, Setting
 from benchmarks.learning_cells import at
 
-NUM_RESAMPLES = 2000
 MIN_SEEDS = 4
 MAIN = {"in turn": "at_grpo", "alone": "at_grpo_L0"}
 """AT-GRPO by game."""
@@ -22,78 +21,6 @@ _TOKENS, _CPU = 1, 2
 def outcomes(lines: Sequence[Mapping[str, Any]], temperature: str) -> np.ndarray:
     """(seeds, tasks), 1 where a trained team solved the task."""
     return np.array([[int(digit) for digit in line["test"][temperature]] for line in lines])
-
-
-def interval(
-    first: np.ndarray, second: np.ndarray | None = None, *, maps: Sequence[int]
-) -> list[float]:
-    """Mean, or mean difference, with its 95 % interval, in per cent.
-
-    Student's t with two sources of chance: the seeds' variance, and a bootstrap's over maps, each
-    with all its tasks (``maps``: the map of each task), for tasks of one map may stand or fall
-    together. Two arms are paired: they have the same seeds in the same order. What changes with
-    seed and map at once is in both, so the interval is rather too wide.
-
-    Source: degrees of freedom of a sum of variances, Satterthwaite, Biometrics Bulletin 2 (1946).
-    """
-    values = 100.0 * (first - second if second is not None else first)
-    mean = float(values.mean())
-    num_seeds, num_tasks = values.shape
-    of_map = np.zeros((num_tasks, max(maps) + 1))
-    of_map[np.arange(num_tasks), list(maps)] = 1.0
-    sums, sizes = values.mean(axis=0) @ of_map, of_map.sum(axis=0)
-    num_maps = len(sizes)
-    drawn = np.random.default_rng(0).integers(num_maps, size=(NUM_RESAMPLES, num_maps))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    parts: list[tuple[float, int]] = []  # variance, degrees of freedom
-    if num_seeds > 1:
-        parts.append((float(np.var(values.mean(axis=1), ddof=1)) / num_seeds, num_seeds - 1))
-    if num_maps > 1:
-        parts.append((float(np.var(means)) * num_maps / (num_maps - 1), num_maps - 1))
-    variance = sum(part for part, _ in parts)
-    if variance == 0.0:
-        return [round(mean, 1)] * 3
-    degrees = variance**2 / sum(part**2 / number for part, number in parts)
-    width = students_t(degrees) * math.sqrt(variance)
-    return [round(x, 1) for x in (mean, mean - width, mean + width)]
-
-
-def students_t(degrees: float) -> float:
-    """The 97.5 % point of Student's t; 1 % too small for 2 degrees, 11 % for one.
-
-    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
-    """
-    x = NormalDist().inv_cdf(0.975)
-    terms = (
-        x,
-        (x**3 + x) / 4,
-        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
-        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
-        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92_160,
-    )
-    return sum(term / degrees**power for power, term in enumerate(terms))
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Each p corrected for all of them. Example: 0.01 and 0.04 give 0.02 and 0.04.
-
-    Source: Holm, Scandinavian Journal of Statistics 6 (1979).
-    """
-    corrected, largest = [0.0] * len(ps), 0.0
-    for rank, place in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
-        largest = max(largest, min(1.0, (len(ps) - rank) * ps[place]))
-        corrected[place] = largest
-    return corrected
-
-
-def sign_flip(differences: Sequence[float]) -> float:
-    """Two-sided p that a mean so far from 0 comes of equal arms: exact, over all signs of seeds.
-
-    Source: Fisher, The Design of Experiments (1935), section 21.
-    """
-    values = np.asarray(differences, dtype=float)
-    signs = np.array(list(product((1.0, -1.0), repeat=len(values))))
-    return float(np.mean(np.abs(signs @ values) >= abs(values.sum()) - 1e-12))
 
 
 def rows_of(
@@ -231,16 +158,18 @@ def _add_equal(
                 row[key] = [round(amount, 1), round(100 * success, 1)]
 
 
-def _tuning_rows(tuned: Mapping[str, Mapping[str, Any]], tokens: int) -> list[list[str]]:
-    """A row a task and arm: validation success at the budget, each setting with all its seeds."""
+def _tuning_lines(tuned: Mapping[str, Mapping[str, Any]], tokens: int) -> list[str]:
+    """A line a task and arm: validation success at the budget, each setting with all its seeds."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell, line in tuned.items():
         task, arm, rate, tasks, _ = cell.split(":")
         of_setting = found.setdefault((task, arm), {}).setdefault(f"{rate}, {tasks}", [])
         of_setting.append(f"{100 * at(line['curve'], _TOKENS, tokens):.1f}")
     return [
-        [*names, "; ".join(f"{name}: {' / '.join(x)}" for name, x in settings.items())]
-        for names, settings in found.items()
+        f"| {task} | {arm} | "
+        + "; ".join(f"{name}: {' / '.join(seeds)}" for name, seeds in settings.items())
+        + " |"
+        for (task, arm), settings in found.items()
     ]
 
 
@@ -263,61 +192,80 @@ def write_page(
         f"cells are missing. Tuned at {', '.join(made) or 'nothing'}; final runs at "
         f"{', '.join(played)}. What it says: [learning_curve.md](learning_curve.md).",
         "",
-        "Success of test tasks in per cent with 95 % intervals (Student's t, over seeds and over "
-        "maps up to symmetry; all seeds share one base). Differences "
-        "are paired by seed and task, with the AT-GRPO of the same game; p: exact sign-flip test "
-        "over seeds. Success of validation tasks, which the setting was chosen on, at equal "
-        "tokens, and at the steps and CPU seconds (start and evaluations included) that every arm "
-        "of the task reached; a step has as many tasks as the arm's setting says.",
-        "",
+        *_success_section(rows),
+        *_section(
+            "Contrasts",
+            "Named before the final runs; temperature 1. Corrected p: Holm, over the lines of a "
+            "task.",
+            "| task | what | it asks | seeds | difference | p | corrected |",
+            contrasts,
+        ),
+        *_section(
+            "Tuning",
+            "Validation success in per cent at the budget, by seed. An arm's final runs have the "
+            "best of its three best settings, by the mean of three seeds.",
+            "| task | arm | rate, tasks a step: success |",
+            _tuning_lines(tuned, tokens),
+        ),
+        *_section(
+            "Pairs",
+            "Arms of one task and game, also at settings that `--setting` asked for (tuning "
+            "decides by itself which row of the first table an arm has), with at least four seeds "
+            "in common. CPU s: medians of the seeds.",
+            "| task | arm, rate, tasks a step | less | seeds | temperature 1 | p | greedy | p |",
+            pairs,
+        ),
+    ]
+    (folder / "learning_tables.md").write_text("\n".join(text) + "\n", "utf-8")
+
+
+def _section(title: str, about: str, head: str, lines: Sequence[str]) -> list[str]:
+    return ["", f"## {title}", "", about, "", head, _rule(head), *lines]
+
+
+def _rule(head: str) -> str:
+    return "|" + "---|" * (head.count("|") - 1)
+
+
+def _success_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What every arm came to, and what its base had."""
+    head = (
         "| task | arm | game | rate, tasks a step | seeds | steps | tokens | CPU s "
         "| temperature 1 | less AT-GRPO | p | greedy | less AT-GRPO | p | at tokens | at steps "
-        "| at CPU s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| at CPU s |"
+    )
+    bases = {(row["task"], row["game"]): row for row in rows if "base_1" in row}
+    return [
+        "Success of test tasks in per cent with 95 % intervals (Student's t, over seeds and over "
+        "maps up to symmetry; all seeds share one base). Differences are paired by seed and task, "
+        "with the AT-GRPO of the same game; p: exact sign-flip test over seeds. Success of "
+        "validation tasks, which the setting was chosen on, at equal tokens, and at the steps and "
+        "CPU seconds (start and evaluations included) that every arm of the task reached; a step "
+        "has as many tasks as the arm's setting says.",
+        "",
+        head,
+        _rule(head),
+        *(_success_line(row) for row in rows),
+        "",
+        "Base:",
+        *(
+            f"- {task}, {game}: {_with_interval(row['base_1'])} at temperature 1, "
+            f"{_with_interval(row['base_0'])} greedy"
+            for (task, game), row in bases.items()
+        ),
     ]
-    text += [
-        f"| {r['task']} | {r['arm']} | {r['game']} | {', '.join(r['setting'])} "
-        f"| {r['seeds']} | {r['updates']} | {r['tokens'][0]:,.0f} to {r['tokens'][1]:,.0f} "
-        f"| {r['cpu_s']} "
-        f"| {_with_interval(r.get('success_1'))} | {_with_interval(r.get('less_1'))} "
-        f"| {r.get('p_1', '-')} "
-        f"| {_with_interval(r.get('success_0'))} | {_with_interval(r.get('less_0'))} "
-        f"| {r.get('p_0', '-')} "
-        f"| {r['at_tokens'][1]} | {r['at_updates'][0]:.0f}: {r['at_updates'][1]} "
-        f"| {r['at_cpu_s'][0]:.0f}: {r['at_cpu_s'][1]} |"
-        for r in rows
-    ]
-    found = {(r["task"], r["game"]): r for r in rows if "base_1" in r}
-    text += ["", "Base:"]
-    text += [
-        f"- {task}, {game}: {_with_interval(r['base_1'])} at temperature 1, "
-        f"{_with_interval(r['base_0'])} greedy"
-        for (task, game), r in found.items()
-    ]
-    text += ["", "## Contrasts", ""]
-    text += [
-        "Named before the final runs; temperature 1. Corrected p: Holm, over the lines of a task."
-    ]
-    text += ["", "| task | what | it asks | seeds | difference | p | corrected |"]
-    text += ["|---|---|---|---|---|---|---|", *contrasts]
-    text += ["", "## Tuning", ""]
-    text += [
-        "Validation success in per cent at the budget, by seed. An arm's final runs have the best "
-        "of its three best settings, by the mean of three seeds."
-    ]
-    text += ["", "| task | arm | rate, tasks a step: success |", "|---|---|---|"]
-    text += [f"| {' | '.join(row)} |" for row in _tuning_rows(tuned, tokens)]
-    text += ["", "## Pairs", ""]
-    text += [
-        "Arms of one task and game, also at settings that `--setting` asked for (tuning decides"
-    ]
-    text += [
-        "by itself which row of the first table an arm has), with at least four seeds in common."
-    ]
-    text += ["CPU s: medians of the seeds.", ""]
-    text += ["| task | arm, rate, tasks a step | less | seeds | temperature 1 | p | greedy | p |"]
-    text += ["|---|---|---|---|---|---|---|---|", *pairs]
-    (folder / "learning_tables.md").write_text("\n".join(text) + "\n", "utf-8")
+
+
+def _success_line(row: Mapping[str, Any]) -> str:
+    cells = [row["task"], row["arm"], row["game"], ", ".join(row["setting"])]
+    cells += [row["seeds"], row["updates"], "{:,.0f} to {:,.0f}".format(*row["tokens"])]
+    cells.append(row["cpu_s"])
+    for temperature in ("1", "0"):
+        cells += [_with_interval(row.get(f"{key}_{temperature}")) for key in ("success", "less")]
+        cells.append(row.get(f"p_{temperature}", "-"))
+    cells.append(row["at_tokens"][1])
+    cells += ["{:.0f}: {}".format(*row[key]) for key in ("at_updates", "at_cpu_s")]
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _with_interval(values: Sequence[float] | None) -> str:

@@ -42,8 +42,8 @@ import numpy as np
 
 from benchmarks.budget_runs import BudgetRun
 from benchmarks.demo_overhead import quick_model
+from benchmarks.intervals import interval, sign_flip
 from benchmarks.learning_cells import base_digest
-from benchmarks.learning_report import interval, sign_flip
 from benchmarks.program_examples import ROOT
 from benchmarks.program_questions import QUESTIONS, spec_of
 from benchmarks.report import clean_up_on_sigterm, commit, machine

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks import learning_curve
+from benchmarks.intervals import holm, interval, sign_flip, students_t
 from benchmarks.learning_arms import ARMS, CONTRASTS, TASKS, Setting, settings_of, spec_of
 from benchmarks.learning_cells import Budget, Cell, digest_of
-from benchmarks.learning_report import contrasts_of, holm, interval, sign_flip, students_t
+from benchmarks.learning_report import contrasts_of
 from troupe.episodes.build import load_parts
 from troupe.spec.job import JobSpec
 
@@ -46,9 +47,9 @@ def test_arms_are_tuned_with_equal_effort_and_have_equal_rewards(tmp_path: Path)
 def test_interval_when_tasks_of_a_map_fall_together_then_maps_are_drawn() -> None:
     maps = [0] * 50 + [1] * 50
     of_maps = np.array([[1] * 50 + [0] * 50] * 4)
-    mean, low, high = interval(of_maps, maps=maps)
-    assert mean == 50.0
-    assert low < 0.0 < 100.0 < high  # two maps say nothing
+    assert interval(of_maps, maps=maps) == [50.0, 0.0, 100.0]  # two maps say nothing
+    none = np.zeros_like(of_maps)
+    assert interval(of_maps, none, maps=maps)[1] < 0.0  # a difference has no such ends
     mean, low, high = interval(of_maps, maps=range(100))
     assert mean == 50.0
     # Seeds that agree add nothing: deviation 5 of the maps, Student's 1.984 for 100 of them.
@@ -59,7 +60,7 @@ def test_interval_when_tasks_of_a_map_fall_together_then_maps_are_drawn() -> Non
 def test_interval_when_seeds_differ_and_maps_do_not_then_is_students_over_seeds() -> None:
     """Success 50 % and 0 of two seeds, the same on each map: 25 with a deviation of 25."""
     values = np.array([[1, 0] * 20, [0, 0] * 20])
-    mean, low, high = interval(values, maps=[i // 2 for i in range(40)])
+    mean, low, high = interval(values, np.zeros_like(values), maps=[i // 2 for i in range(40)])
     assert mean == 25.0
     assert high - mean == pytest.approx(mean - low) == pytest.approx(25 * students_t(1), abs=0.1)
 
