@@ -13,10 +13,8 @@ from troupe.episodes.groups import (
     Ending,
     episode_record,
     for_trainer,
-    groups_by_acts,
     groups_by_observation,
     groups_by_task,
-    groups_by_turns,
 )
 from troupe.episodes.lines import viewer_line
 from troupe.episodes.ports import Outcome
@@ -90,13 +88,6 @@ def test_group_of_a_task_when_another_agent_earned_the_teams_reward_then_it_coun
     of_a, of_b = groups_by_task(TICKET, "x", [first, last])
     assert [c.reward for c in of_a.candidates] == [0.25 + 0.5 + 1.0] * 2
     assert [c.reward for c in of_b.candidates] == [1.0] * 2
-    # Until a's next act, b's is paid to it too; by acts it is not.
-    assert [c.reward for c in groups_by_turns(TICKET, "x", [first, last])[0].candidates] == [
-        0.25 + 0.5 + 1.0
-    ] * 2
-    assert [c.reward for c in groups_by_acts(TICKET, "x", [first, last])[0].candidates] == [
-        0.25
-    ] * 2
 
 
 def _long() -> tuple[list[Draw], list[pb.Group]]:

@@ -194,6 +194,12 @@ async def test_turn_rewards_when_grouped_by_turns_then_each_has_what_came_until_
     assert found == {"a": [0 + 1 + 0.25, 2 + 3 + 0.25], "b": [0 + 0.25 + 1 + 2 + 0.25, 3.0]}
 
 
+async def test_turn_rewards_when_grouped_by_acts_then_each_has_its_own_as_siblings_have():
+    played = await play(job(), ParallelSampler(1, grouping="acts"), LevelEnv(), Counting())
+    found = {g.agent: [c.reward for c in g.candidates] for g in played.groups}
+    assert found == {"a": [0.0, 2.0], "b": [1.0, 3.0]}
+
+
 async def test_joint_observation_when_a_central_critic_reads_then_it_holds_what_all_see():
     sampler = ParallelSampler(2, grouping="turns", sees_jointly=True)
     played = await play(job(), sampler, LevelEnv(), Counting())

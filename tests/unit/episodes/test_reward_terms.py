@@ -8,7 +8,7 @@ from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import InvalidArgumentError
 from troupe.rewards.mix import TEAM_TERM, RewardMix
 from troupe.samplers.parallel import ParallelSampler
-from troupe.samplers.sampler import Sampler
+from troupe.samplers.sampler import GroupingKey, Sampler
 from troupe.samplers.tree import TreeSampler
 from troupe.workflows.self_play import SelfPlay
 
@@ -57,6 +57,9 @@ async def test_terms_when_not_needed_then_are_left_out() -> None:
     assert not any(c.terms for group in played.groups for c in group.candidates)
 
 
-async def test_terms_when_groups_are_by_turn_then_says_so() -> None:
-    with pytest.raises(InvalidArgumentError, match="groups by turns"):
-        await play(ParallelSampler(2, grouping="turns"))
+@pytest.mark.parametrize("grouping", ["turns", "acts"])
+async def test_terms_when_groups_are_by_turn_then_says_so(
+    grouping: GroupingKey,
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"groups by {grouping}"):
+        await play(ParallelSampler(2, grouping=grouping))
