@@ -40,7 +40,8 @@ def rows_of(
         maps = TASKS[task].twins(len(lines[0]["test"]["1"]))
         base = bases.get((task, row["game"]), {"test": {}})
         row["updates"] = round(median(end[0] for end in ends))
-        row["tokens"] = [min(end[_TOKENS] for end in ends), max(end[_TOKENS] for end in ends)]
+        tokens_of = [end[_TOKENS] for end in ends]
+        row["tokens"] = [fmean(tokens_of), min(tokens_of), max(tokens_of)]
         row["cpu_s"] = round(median(end[_CPU] for end in ends))
         row["commits"] = sorted({line["commit"] for line in lines})
         main = MAIN.get(ARMS[arm].game, "")
@@ -239,9 +240,10 @@ def _success_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "Success of test tasks in per cent with 95 % intervals (Student's t, over seeds and over "
         "maps up to symmetry; all seeds share one base). Differences are paired by seed and task, "
         "with the AT-GRPO of the same game; p: exact sign-flip test over seeds. Success of "
-        "validation tasks, which the setting was chosen on, at equal tokens, and at the steps and "
-        "CPU seconds (start and evaluations included) that every arm of the task reached; a step "
-        "has as many tasks as the arm's setting says.",
+        "validation tasks, which the setting was chosen on, at equal tokens (a run that ended "
+        "before them: at its end), and at the steps and CPU seconds (start and evaluations "
+        "included) that every arm of the task reached; a step has as many tasks as the arm's "
+        "setting says.",
         "",
         head,
         _rule(head),
@@ -258,7 +260,7 @@ def _success_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _success_line(row: Mapping[str, Any]) -> str:
     cells = [row["task"], row["arm"], row["game"], ", ".join(row["setting"])]
-    cells += [row["seeds"], row["updates"], "{:,.0f} to {:,.0f}".format(*row["tokens"])]
+    cells += [row["seeds"], row["updates"], "{:,.0f} ({:,.0f} to {:,.0f})".format(*row["tokens"])]
     cells.append(row["cpu_s"])
     for temperature in ("1", "0"):
         cells += [_with_interval(row.get(f"{key}_{temperature}")) for key in ("success", "less")]
