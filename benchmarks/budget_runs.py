@@ -39,6 +39,11 @@ class BudgetRun:
         by_step = {line["step"]: line["num_tokens"] for line in self.lines("train")}
         return sum(number for step, number in by_step.items() if step < steps)
 
+    def steps_at(self, tokens: int) -> int:
+        """The first number of steps that sampled so many; all of them where none did."""
+        whole = len({line["step"] for line in self.lines("train")})
+        return next((n for n in range(1, whole) if self.tokens(n) >= tokens), whole)
+
     def curve(self) -> list[tuple[int, int, float]]:
         """Steps, tokens and held-out success at each evaluation."""
         evals = {line["step"]: line["success"] for line in self.lines("eval")}

@@ -162,7 +162,7 @@ def play(
         "wall_s": round(time.monotonic() - began, 1),
         "algorithm": ARMS[cell.arm].algorithm,
         "curve": curve,
-        "steps_at_budget": _steps_at(run, budget.tokens),
+        "steps_at_budget": run.steps_at(budget.tokens),
     }
     if cell.steps:
         team = next((folder / "runs").glob("*/metrics.jsonl")).parent
@@ -216,12 +216,6 @@ def _cpu(pid: int, before: Mapping[int, float]) -> dict[int, float]:
         return {p: max(cpu_s(p), before.get(p, 0.0)) for p in family(pid)}
     except (OSError, IndexError):
         return {}
-
-
-def _steps_at(run: BudgetRun, tokens: int) -> int:
-    """The first number of steps that sampled the budget; all of them where none did."""
-    whole = len({line["step"] for line in run.lines("train")})
-    return next((n for n in range(1, whole) if run.tokens(n) >= tokens), whole)
 
 
 def _test(team: Sequence[str], folder: Path, temperature: float, budget: Budget, first: int) -> str:

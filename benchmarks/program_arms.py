@@ -8,8 +8,9 @@ learnt by `follow` and by `grpo`. ``router``: keepers that know different things
 seat that learns, by one that does not, or all in turn. ``designed``: one answer, one program, five
 answers and a vote, a plan that a model designs with designer, executor or neither frozen
 (docs/tasks/designed.md). ``notes``: two writers with a pretrained model, each sentence paid by
-itself, learnt in a tree, in whole runs by an act's own pay, by the return, and by imitation; there
-what is measured is the worth of a pair, 0 to 1, and not success.
+itself, learnt in a tree, in whole runs by an act's own pay, in whole runs by the pair's worth
+alone, and by imitating the best of a tree; there what is measured is the worth of a pair, 0 to 1,
+and not success.
 
 All arms of a question begin with one base model (the head of the question's example says how it is
 made; ``--model`` names another one) and play the same tasks, so many a step that the base's steps
@@ -134,6 +135,7 @@ class Comparison:
 
     def _about(self, arm: BudgetRun) -> dict[str, Any]:
         about = {"base": self._success(arm, 0), "success": self._success(arm)}
+        about["steps"] = arm.steps_at(self._told.tokens)
         return about | {"curve": arm.curve()} | plans_of(arm)
 
     def _tried(self) -> list[float]:
@@ -231,6 +233,8 @@ def parse() -> argparse.Namespace:
     if told.quick:
         told.tokens, told.seeds, told.rates = 1_500, "1", f"{rates[-1]:g}"
     told.rates = told.rates or ",".join(f"{rate:g}" for rate in rates)
+    # Runs begin in the folder of the question's example.
+    told.model = told.model and str(Path(told.model).absolute())
     told.folder = (told.folder / ("quick" if told.quick else "whole")).absolute()
     return told
 
@@ -248,7 +252,7 @@ def line_of(name: str, row: Mapping[str, Any]) -> str:
     for key in ("success", "less"):
         cells.append("{} ({} to {})".format(*row[key]) if key in row else "")
     cells.append(str(row.get("p", "")))
-    cells.append(" / ".join(str(x["curve"][-1][0]) for x in seeds if x["curve"]))
+    cells.append(" / ".join(str(x["steps"]) for x in seeds))
     cells.append(" / ".join(f"{x['calls']}" for x in seeds if "calls" in x))
     return f"| {' | '.join(cells)} |"
 

@@ -37,11 +37,14 @@ def _fixed(plan: str, tasks: int) -> dict[str, Any]:
 
 
 def _pair(kind: str, **changes: Any) -> dict[str, Any]:
-    """Two writers, learnt by an algorithm with the example's groups."""
+    """Two writers, learnt by an algorithm with the example's groups, of notes of their own."""
+    params = {"program": "writers:run", **TOY}
+    params["judge"] = {"name": "notes:Notes", "agent": "writer", "params": {"seed": 1}}
     algorithm = {"kind": kind, "group_size": 6, "minibatches": 2}
-    return {"params": {"program": "writers:run", **TOY}, "algorithm": algorithm, **changes}
+    return {"params": params, "algorithm": algorithm, **changes}
 
 
+NO_TERMS = {"short": {"sentence": 0.0}, "long": {"sentence": 0.0}}
 FIVE = "".join(f"{name} = answer()\n" for name in "abcde") + "f = vote(a, b, c, d, e)"
 
 
@@ -99,12 +102,12 @@ QUESTIONS = {
         {
             "at_grpo": _pair("at_grpo"),
             "grpo_own": _pair("grpo", reward={"alpha": 0.0}),
-            "grpo": _pair("grpo"),
+            "grpo_team": _pair("grpo", reward={"weights": NO_TERMS}),
             "best_of_k": _pair("best_of_k"),
         },
-        rates=(3.5e-4, 7e-4, 1.4e-3),
-        num_tasks=80,
-        every=4,
+        rates=(3.5e-4, 1e-3, 2.8e-3),
+        num_tasks=60,
+        every=2,
         measure="team_return",
     ),
 }

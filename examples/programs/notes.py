@@ -48,8 +48,7 @@ class Notes(SimpleTask):
 
     def step(self, state: dict[str, str], agent: str, action: str) -> Transition:
         """Paid the mean of both sentences' worth; one answer ends it."""
-        lines = [action.partition(f"{label}:")[2].partition("\n")[0] for label in WANTED]
-        paid = [worth(state, *pair) for pair in zip(WANTED, lines, strict=True)]
+        paid = [worth(state, label, sentence_of(action, label)) for label in WANTED]
         info = {label.lower(): round(value, 4) for label, value in zip(WANTED, paid, strict=True)}
         value = sum(paid) / len(paid)
         return self.transition(state, value, done=True, success=min(paid) == 1.0, info=info)
@@ -61,6 +60,13 @@ class Notes(SimpleTask):
             "Long: On {day} {person} bought an old {thing} at the {place}, repaired it with a "
             "{helper}, and {other} wants it."
         ).format(**state_value(state))
+
+
+def sentence_of(action: str, label: str) -> str:
+    """Of the first line that begins with the label; a label within a sentence is a word of it."""
+    lines = (line.strip() for line in action.splitlines())
+    found = (line for line in lines if line.startswith(f"{label}:"))
+    return next(found, "").removeprefix(f"{label}:")
 
 
 def worth(state: Mapping[str, str], label: str, sentence: str) -> float:
