@@ -106,7 +106,7 @@ QUESTIONS = {
             "best_of_k": _pair("best_of_k"),
         },
         rates=(3.5e-4, 1e-3, 2.8e-3),
-        num_tasks=60,
+        num_tasks=40,
         every=2,
         measure="team_return",
     ),
