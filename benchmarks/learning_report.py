@@ -36,7 +36,7 @@ def rows_of(
     for (task, arm), lines in finals.items():
         ends = [line["curve"][-1] for line in lines]
         row: dict[str, Any] = {"task": task, "arm": arm, "game": ARMS[arm].game}
-        row["seeds"], row["setting"] = len(lines), lines[0]["cell"].split(":")[2:4]
+        row["seeds"], row["setting"] = len(lines), _setting_of(lines[0])
         maps = TASKS[task].twins(len(lines[0]["test"]["1"]))
         base = bases.get((task, row["game"]), {"test": {}})
         row["updates"] = round(median(end[0] for end in ends))
@@ -111,7 +111,7 @@ def pairs_of(
 
 
 def _label(arm: str, lines: Sequence[Mapping[str, Any]]) -> str:
-    rate, tasks = lines[0]["cell"].split(":")[2:4]
+    rate, tasks = _setting_of(lines[0])
     return f"{arm}, {rate}, {tasks}"
 
 
@@ -141,22 +141,39 @@ def _add_equal(
     finals: Mapping[tuple[str, str], list[dict[str, Any]]],
     tokens: int,
 ) -> None:
-    """Validation success at equal tokens, and at updates and CPU time that every arm reached."""
-    for task in {row["task"] for row in rows}:
-        curves = {
-            arm: [line["curve"] for line in lines]
-            for (name, arm), lines in finals.items()
-            if name == task
+    """Validation success at equal tokens, and at updates and CPU time that every arm reached.
+
+    Updates of arms whose steps have as many tasks.
+    """
+    for row in rows:
+        played = [
+            (arm, line)
+            for (task, arm), lines in finals.items()
+            for line in lines
+            if task == row["task"]
+        ]
+        every = [line["curve"] for _, line in played]
+        own = [line["curve"] for arm, line in played if arm == row["arm"]]
+        alike = [line["curve"] for _, line in played if _setting_of(line)[1] == row["setting"][1]]
+        amounts = {
+            "at_tokens": (_TOKENS, float(tokens)),
+            "at_updates": (0, _reached(alike, 0)),
+            "at_cpu_s": (_CPU, _reached(every, _CPU)),
         }
-        every = [curve for of_arm in curves.values() for curve in of_arm]
-        amounts = {"at_tokens": (_TOKENS, float(tokens))}
-        for column, key in ((0, "at_updates"), (_CPU, "at_cpu_s")):
-            start = max(curve[0][column] for curve in every)
-            amounts[key] = (column, max(start, min(curve[-1][column] for curve in every)))
-        for row in (row for row in rows if row["task"] == task):
-            for key, (column, amount) in amounts.items():
-                success = fmean(at(curve, column, amount) for curve in curves[row["arm"]])
-                row[key] = [round(amount, 1), round(100 * success, 1)]
+        for key, (column, amount) in amounts.items():
+            success = fmean(at(curve, column, amount) for curve in own)
+            row[key] = [round(amount, 1), round(100 * success, 1)]
+
+
+def _setting_of(line: Mapping[str, Any]) -> list[str]:
+    """Learning rate and tasks a step, as the cell names them."""
+    return line["cell"].split(":")[2:4]
+
+
+def _reached(curves: Sequence[Sequence[Sequence[float]]], column: int) -> float:
+    """What every curve reached, and at least what every one began with."""
+    start = max(curve[0][column] for curve in curves)
+    return max(start, min(curve[-1][column] for curve in curves))
 
 
 def _tuning_lines(tuned: Mapping[str, Mapping[str, Any]], tokens: int) -> list[str]:
@@ -241,9 +258,9 @@ def _success_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "maps up to symmetry; all seeds share one base). Differences are paired by seed and task, "
         "with the AT-GRPO of the same game; p: exact sign-flip test over seeds. Success of "
         "validation tasks, which the setting was chosen on, at equal tokens (a run that ended "
-        "before them: at its end), and at the steps and CPU seconds (start and evaluations "
-        "included) that every arm of the task reached; a step has as many tasks as the arm's "
-        "setting says.",
+        "before them: at its end), at the steps that every arm with as many tasks a step reached, "
+        "and at the CPU seconds (start and evaluations included) that every arm of the task "
+        "reached.",
         "",
         head,
         _rule(head),
