@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,11 +142,18 @@ def digest_of(cell: Cell, task: Task, model: Path, base: str, budget: Budget) ->
 
 
 def play(
-    cell: Cell, task: Task, model: Path, folder: Path, budget: Budget, *, port_base: int
+    cell: Cell,
+    task: Task,
+    model: Path,
+    folder: Path,
+    budget: Budget,
+    *,
+    port_base: int,
+    stopped: threading.Event,
 ) -> dict[str, Any]:
     """Train, and play the test tasks where the cell is no tuning: the line to keep.
 
-    Raises RunFailed; the logs stay in ``folder`` then.
+    Raises RunFailed, also when ``stopped`` is set; the logs stay in ``folder`` then.
     """
     document, base = job_of(cell, task, model, budget), base_digest(model)
     if base is None:
@@ -153,7 +161,7 @@ def play(
     shutil.rmtree(folder, ignore_errors=True)
     run = BudgetRun(folder, document)
     began = time.monotonic()
-    curve = _train(run, budget, port_base, ends_by_itself=cell.steps > 0)
+    curve = _train(run, budget, port_base, stopped, ends_by_itself=cell.steps > 0)
     line: dict[str, Any] = {
         "cell": cell.named(digest_of(cell, task, model, base, budget)),
         "base": base,
@@ -189,7 +197,12 @@ def _tests(team: Sequence[str], folder: Path, budget: Budget, first: int) -> dic
 
 
 def _train(
-    run: BudgetRun, budget: Budget, port_base: int, *, ends_by_itself: bool
+    run: BudgetRun,
+    budget: Budget,
+    port_base: int,
+    stopped: threading.Event,
+    *,
+    ends_by_itself: bool,
 ) -> list[list[float]]:
     spent: dict[int, float] = {}
     cpu_at: dict[int, float] = {}
@@ -200,7 +213,7 @@ def _train(
             cpu_at.setdefault(step, round(sum(spent.values()), 1))
 
     tokens = math.inf if ends_by_itself else budget.tokens
-    status = run.train(tokens, budget.timeout_s, port_base=port_base, watch=watch)
+    status = run.train(tokens, budget.timeout_s, port_base=port_base, watch=watch, stopped=stopped)
     is_whole = status == 0 if ends_by_itself else run.is_done(budget.tokens)
     if not is_whole:
         raise RunFailed(f"it ended before its budget; look at {run.folder / 'train.log'}")

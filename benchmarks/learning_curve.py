@@ -30,6 +30,7 @@ import os
 import queue
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -78,6 +79,7 @@ class Experiment:
         self._plan = plan
         self.cells = Cells(plan.results / "learning_cells.jsonl")
         self._end = time.monotonic() + 60 * plan.minutes
+        self._stopped = threading.Event()
         # Two platforms that begin together would find the same ports free.
         self._port_bases = queue.SimpleQueue[int]()
         for worker in range(plan.workers):
@@ -93,8 +95,11 @@ class Experiment:
         phases = [lambda: self._tuning(chosen), lambda: self._again(chosen)]
         phases += [lambda seed=seed: self._finals(chosen, seed) for seed in self._seeds()]
         with concurrent.futures.ThreadPoolExecutor(self._plan.workers) as pool:
-            for phase in phases:
-                list(pool.map(self._play, list(phase())))
+            try:
+                for phase in phases:
+                    list(pool.map(self._play, list(phase())))
+            finally:
+                self._stopped.set()
 
     def missing(self) -> list[str]:
         """Cells that the plan names and that are not there; finals by arm where it is not tuned."""
@@ -243,12 +248,21 @@ class Experiment:
         }
 
     def _play(self, cell: Cell) -> None:
-        if self._find(cell) is not None or time.monotonic() > self._end:
+        is_over = self._stopped.is_set() or time.monotonic() > self._end
+        if is_over or self._find(cell) is not None:
             return
         folder = self._plan.work / cell.task / str(cell).replace(":", "_")
         model, port_base = self._model(cell.task), self._port_bases.get()
         try:
-            line = play(cell, TASKS[cell.task], model, folder, self._budget, port_base=port_base)
+            line = play(
+                cell,
+                TASKS[cell.task],
+                model,
+                folder,
+                self._budget,
+                port_base=port_base,
+                stopped=self._stopped,
+            )
         # One cell that fails is missing; the others are played.
         except (RunFailed, subprocess.SubprocessError, OSError, LookupError, ValueError) as error:
             print(f"{cell}: {type(error).__name__}: {error}", file=sys.stderr)
