@@ -136,7 +136,8 @@ class Comparison:
     def _about(self, arm: BudgetRun) -> dict[str, Any]:
         about = {"base": self._success(arm, 0), "success": self._success(arm)}
         about["steps"] = arm.steps_at(self._told.tokens)
-        return about | {"curve": arm.curve()} | plans_of(arm)
+        curve = [[step, tokens, self._success(arm, tokens)] for step, tokens, _ in arm.curve()]
+        return about | {"curve": curve} | plans_of(arm)
 
     def _tried(self) -> list[float]:
         return self._rates if len(self._rates) > 1 else []
