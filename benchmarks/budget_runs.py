@@ -1,19 +1,64 @@
 """Runs of training that end when they have sampled a budget, to compare at equal tokens."""
 
+import concurrent.futures
 import json
 import math
 import os
+import queue
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from benchmarks.processes import end_run
+
+Run = TypeVar("Run")
+
+
+class RunPool:
+    """Plays runs, several at once, until the time is up; a stop ends those that are under way.
+
+    Each has ports of its own, from ``first_port`` on: two platforms that begin together would find
+    the same ones free.
+    """
+
+    def __init__(self, workers: int, first_port: int, minutes: float) -> None:
+        self.stopped = threading.Event()
+        self._workers = workers
+        self._ends_at = time.monotonic() + 60.0 * minutes
+        self._port_bases = queue.SimpleQueue[int]()
+        for worker in range(workers):
+            self._port_bases.put(first_port + 100 * worker)
+
+    def left_s(self) -> float:
+        """Seconds until no run is begun; 0 after a stop."""
+        return 0.0 if self.stopped.is_set() else max(0.0, self._ends_at - time.monotonic())
+
+    def play(
+        self, phases: Sequence[Callable[[], Iterable[Run]]], play: Callable[[Run, int], None]
+    ) -> None:
+        """``play(run, port_base)`` of every run; a phase is asked for its runs after the last."""
+
+        def one(run: Run) -> None:
+            if not self.left_s():
+                return
+            port_base = self._port_bases.get()
+            try:
+                play(run, port_base)
+            finally:
+                self._port_bases.put(port_base)
+
+        with concurrent.futures.ThreadPoolExecutor(self._workers) as pool:
+            try:
+                for phase in phases:
+                    list(pool.map(one, list(phase())))
+            finally:
+                self.stopped.set()
 
 
 class BudgetRun:

@@ -24,20 +24,17 @@ one JSON object; exits 0 whatever the curves show.
 """
 
 import argparse
-import concurrent.futures
 import json
 import os
-import queue
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean, median_low
 from typing import Any
 
+from benchmarks.budget_runs import RunPool
 from benchmarks.learning_arms import ARMS, TASKS, Setting, settings_of
 from benchmarks.learning_cells import (
     Budget,
@@ -78,12 +75,7 @@ class Experiment:
     def __init__(self, plan: argparse.Namespace) -> None:
         self._plan = plan
         self.cells = Cells(plan.results / "learning_cells.jsonl")
-        self._end = time.monotonic() + 60 * plan.minutes
-        self._stopped = threading.Event()
-        # Two platforms that begin together would find the same ports free.
-        self._port_bases = queue.SimpleQueue[int]()
-        for worker in range(plan.workers):
-            self._port_bases.put(FIRST_PORT + 100 * worker)
+        self._pool = RunPool(plan.workers, FIRST_PORT, plan.minutes)
         bases = {name: base_digest(self._model(name)) for name in TASKS}
         # Tables need no model: elsewhere they are of the bases that the lines name.
         self._bases = {name: base or self.cells.base_of(name) for name, base in bases.items()}
@@ -94,12 +86,7 @@ class Experiment:
         # Seed by seed, so that a stop leaves all arms alike.
         phases = [lambda: self._tuning(chosen), lambda: self._again(chosen)]
         phases += [lambda seed=seed: self._finals(chosen, seed) for seed in self._seeds()]
-        with concurrent.futures.ThreadPoolExecutor(self._plan.workers) as pool:
-            try:
-                for phase in phases:
-                    list(pool.map(self._play, list(phase())))
-            finally:
-                self._stopped.set()
+        self._pool.play(phases, self._play)
 
     def missing(self) -> list[str]:
         """Cells that the plan names and that are not there; finals by arm where it is not tuned."""
@@ -247,28 +234,19 @@ class Experiment:
             if (line := self.cells.lines.get(cell))
         }
 
-    def _play(self, cell: Cell) -> None:
-        is_over = self._stopped.is_set() or time.monotonic() > self._end
-        if is_over or self._find(cell) is not None:
+    def _play(self, cell: Cell, port_base: int) -> None:
+        if self._find(cell) is not None:
             return
         folder = self._plan.work / cell.task / str(cell).replace(":", "_")
-        model, port_base = self._model(cell.task), self._port_bases.get()
+        task, model, stopped = TASKS[cell.task], self._model(cell.task), self._pool.stopped
         try:
             line = play(
-                cell,
-                TASKS[cell.task],
-                model,
-                folder,
-                self._budget,
-                port_base=port_base,
-                stopped=self._stopped,
+                cell, task, model, folder, self._budget, port_base=port_base, stopped=stopped
             )
         # One cell that fails is missing; the others are played.
         except (RunFailed, subprocess.SubprocessError, OSError, LookupError, ValueError) as error:
             print(f"{cell}: {type(error).__name__}: {error}", file=sys.stderr)
             return
-        finally:
-            self._port_bases.put(port_base)
         self.cells.keep(line)
         shown = {"cell": str(cell), "success": line["curve"][-1][3], "wall_s": line["wall_s"]}
         print(json.dumps(shown), flush=True)

@@ -25,14 +25,10 @@ a problem and the operators. The last line is one JSON object.
 """
 
 import argparse
-import concurrent.futures
 import json
 import math
 import os
-import queue
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.budget_runs import BudgetRun
+from benchmarks.budget_runs import BudgetRun, RunPool
 from benchmarks.demo_overhead import quick_model
 from benchmarks.intervals import interval, sign_flip
 from benchmarks.learning_cells import base_digest
@@ -86,12 +82,7 @@ class Comparison:
         self._names = list(self._question.arms)
         # Runs from another base are other runs.
         self._base = (base_digest(base_of(told)) or "none")[:8]
-        self._ends_at = time.monotonic() + 60.0 * told.minutes
-        self._stopped = threading.Event()
-        # Two platforms that begin together would find the same ports free.
-        self._port_bases = queue.SimpleQueue[int]()
-        for worker in range(told.workers):
-            self._port_bases.put(told.port_base + 100 * worker)
+        self._pool = RunPool(told.workers, told.port_base, told.minutes)
 
     def train(self) -> None:
         """Train what is missing: all rates first, then seed by seed, so that a stop is fair."""
@@ -99,12 +90,7 @@ class Comparison:
             lambda: [self._tuning(name, rate) for name in self._names for rate in self._tried()]
         ]
         phases += [lambda seed=seed: self._chosen(seed) for seed in self._seeds]
-        with concurrent.futures.ThreadPoolExecutor(self._told.workers) as pool:
-            try:
-                for phase in phases:
-                    list(pool.map(self._train, phase()))
-            finally:
-                self._stopped.set()
+        self._pool.play(phases, self._train)
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Arm -> what it came to."""
@@ -177,16 +163,12 @@ class Comparison:
         name = f"{document['name']}-{rate:g}-{split}-{seed}-{self._base}"
         return BudgetRun(told.folder / name, document)
 
-    def _train(self, arm: BudgetRun) -> None:
-        left_s = self._ends_at - time.monotonic()
-        if arm.is_done(self._told.tokens) or left_s <= 0 or self._stopped.is_set():
+    def _train(self, arm: BudgetRun, port_base: int) -> None:
+        pool, tokens = self._pool, self._told.tokens
+        if arm.is_done(tokens):
             return
-        port_base = self._port_bases.get()
-        try:
-            arm.train(self._told.tokens, left_s, port_base=port_base, stopped=self._stopped)
-        finally:
-            self._port_bases.put(port_base)
-        if not arm.is_done(self._told.tokens) and time.monotonic() < self._ends_at:
+        arm.train(tokens, pool.left_s(), port_base=port_base, stopped=pool.stopped)
+        if not arm.is_done(tokens) and pool.left_s():
             print(f"ended before its budget: {arm.folder / 'train.log'}", file=sys.stderr)
 
 

@@ -1,6 +1,7 @@
 """Every arm of `benchmarks.learning_curve` is a job that the platform takes, and tuned alike."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks import learning_curve
+from benchmarks.budget_runs import RunPool
 from benchmarks.intervals import holm, interval, sign_flip, students_t
 from benchmarks.learning_arms import ARMS, CONTRASTS, TASKS, Setting, settings_of, spec_of
 from benchmarks.learning_cells import Budget, Cell, digest_of
-from benchmarks.learning_report import contrasts_of
+from benchmarks.learning_report import contrasts_of, rows_of
 from troupe.episodes.build import load_parts
 from troupe.spec.job import JobSpec
 
@@ -92,6 +94,44 @@ def test_contrasts_when_arms_are_there_then_their_common_seeds_are_paired() -> N
     # Of 256 signs two are as far; one of two tests is corrected for both.
     assert better.endswith("| 8 | 100.0 (100.0 to 100.0) | 0.0078 | 0.016 |")
     assert all(name in ARMS for names in CONTRASTS for name in names)
+
+
+def test_rows_when_steps_differ_in_tasks_then_steps_are_compared_among_equals() -> None:
+    def line(tasks: int, steps: int) -> dict[str, Any]:
+        curve = [[0, 0, 0.0, 0.0], [steps, 1000, 10.0, 1.0]]
+        cell = f"guided_walk:an_arm:0.001:{tasks}:final-200"
+        test = {"1": "1" * 40, "0": "1" * 40}
+        return {"cell": cell, "seed": 200, "curve": curve, "test": test, "commit": "c"}
+
+    finals = {
+        ("guided_walk", "at_grpo"): [line(8, 40)],
+        ("guided_walk", "grpo_team"): [line(8, 50)],
+        ("guided_walk", "grpo"): [line(32, 10)],
+    }
+    rows = rows_of(finals, {}, 500)
+    assert [row["at_updates"] for row in rows] == [[40.0, 100.0], [40.0, 80.0], [10.0, 100.0]]
+    assert [row["at_tokens"] for row in rows] == [[500.0, 50.0]] * 3
+
+
+def test_pool_when_a_run_stops_it_then_those_under_way_are_told_and_no_other_begins() -> None:
+    pool, played = RunPool(2, 100, minutes=1.0), list[tuple[str, int]]()
+    is_under_way = threading.Event()
+
+    def play(run: str, port_base: int) -> None:
+        played.append((run, port_base))
+        if run == "stops":
+            assert is_under_way.wait(30.0)
+            raise SystemExit
+        if run == "waits":
+            is_under_way.set()
+            assert pool.stopped.wait(30.0)
+
+    phases = [lambda: ["first", "second", "third"], lambda: ["stops", "waits"], lambda: ["never"]]
+    with pytest.raises(SystemExit):
+        pool.play(phases, play)
+    assert {run for run, _ in played} == {"first", "second", "third", "stops", "waits"}
+    assert {port_base for _, port_base in played} == {100, 200}
+    assert pool.left_s() == 0.0
 
 
 def test_sign_flip_when_every_seed_agrees_then_two_of_all_signs_are_as_far() -> None:
