@@ -34,7 +34,7 @@ class Task:
 
     ``alone``: the seat of a team of one; empty where one agent cannot see what it needs. ``base``:
     more flags of ``troupe model tiny``. ``first_test``: the first test task that no setting of any
-    earlier experiment was chosen on.
+    earlier experiment was chosen on. ``tokens``: sampled in training, a run.
     """
 
     family: str
@@ -45,6 +45,7 @@ class Task:
     max_new_tokens: int
     base: dict[str, Any] = field(default_factory=dict[str, Any])
     first_test: int = 0
+    tokens: int = 100_000
 
     def twins(self, num_tasks: int) -> list[int]:
         """For each test task the number of its map: equal for maps turned or mirrored."""

@@ -154,7 +154,7 @@ class Experiment:
     def _score(self, task: str, arm: str, setting: Setting, seeds: Sequence[int]) -> float | None:
         """Mean success of validation tasks at the budget; None before all seeds were played."""
         lines = [self._find(Cell(task, arm, setting, seed)) for seed in seeds]
-        found = [at(line["curve"], 1, self._plan.tokens) for line in lines if line]
+        found = [at(line["curve"], 1, self._plan.tokens[task]) for line in lines if line]
         return fmean(found) if len(found) == len(seeds) else None
 
     def _finals(self, of: Sequence[tuple[str, str]], seed: int) -> Iterator[Cell]:
@@ -191,16 +191,16 @@ class Experiment:
         if base is None:
             return None
         model = self._model(cell.task)
-        name = cell.named(digest_of(cell, TASKS[cell.task], model, base, self._budget))
+        budget = self._budget(cell.task)
+        name = cell.named(digest_of(cell, TASKS[cell.task], model, base, budget))
         return self.cells.lines.get(name)
 
     def _model(self, task: str) -> Path:
         return self._plan.work / task / "base"
 
-    @property
-    def _budget(self) -> Budget:
+    def _budget(self, task: str) -> Budget:
         plan = self._plan
-        return Budget(plan.tokens, plan.eval_tasks, plan.test_tasks, plan.run_timeout_s)
+        return Budget(plan.tokens[task], plan.eval_tasks, plan.test_tasks, plan.run_timeout_s)
 
     def make_models(self) -> None:
         """The base of each task that is to be played."""
@@ -212,7 +212,7 @@ class Experiment:
                 if cell not in self.cells.lines:
                     seats = GAMES[game].policies(TASKS[name])
                     folder = self._plan.work / name / f"base-{game.replace(' ', '-')}"
-                    line = play_model(TASKS[name], list(seats), model, folder, self._budget)
+                    line = play_model(TASKS[name], list(seats), model, folder, self._budget(name))
                     self.cells.keep({"cell": cell, **line})
 
     def _base_cells(self, task: str) -> dict[str, str]:
@@ -238,11 +238,10 @@ class Experiment:
         if self._find(cell) is not None:
             return
         folder = self._plan.work / cell.task / str(cell).replace(":", "_")
-        task, model, stopped = TASKS[cell.task], self._model(cell.task), self._pool.stopped
+        task, model, budget = TASKS[cell.task], self._model(cell.task), self._budget(cell.task)
+        stopped = self._pool.stopped
         try:
-            line = play(
-                cell, task, model, folder, self._budget, port_base=port_base, stopped=stopped
-            )
+            line = play(cell, task, model, folder, budget, port_base=port_base, stopped=stopped)
         # One cell that fails is missing; the others are played.
         except (RunFailed, subprocess.SubprocessError, OSError, LookupError, ValueError) as error:
             print(f"{cell}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -281,7 +280,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="cells played at once")
     parser.add_argument("--report", action="store_true", help="play nothing")
     parser.add_argument("--results", type=Path, help="folder of cells, tables and plot")
-    parser.add_argument("--tokens", type=int, default=100_000, help="sampled in training, a run")
+    parser.add_argument("--tokens", type=int, help="sampled in training, a run, of every task")
     parser.add_argument("--eval-tasks", type=int, default=128, help="validation tasks")
     parser.add_argument("--test-tasks", type=int, default=500)
     parser.add_argument("--run-timeout-s", type=float, default=3600.0)
@@ -294,6 +293,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if plan.quick:
         plan.seeds, plan.tokens, plan.eval_tasks, plan.test_tasks = 1, 1, 8, 16
         plan.work = Path(f"runs/learning_curve_quick-{os.getpid()}")
+    plan.tokens = {name: plan.tokens or task.tokens for name, task in TASKS.items()}
     plan.results = plan.results or (plan.work if plan.quick else RESULTS)
     return plan
 

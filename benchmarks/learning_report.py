@@ -26,11 +26,12 @@ def outcomes(lines: Sequence[Mapping[str, Any]], temperature: str) -> np.ndarray
 def rows_of(
     finals: Mapping[tuple[str, str], list[dict[str, Any]]],
     bases: Mapping[tuple[str, str], Mapping[str, Any]],
-    tokens: int,
+    tokens: Mapping[str, int],
 ) -> list[dict[str, Any]]:
     """One row a task and arm: success of all its seeds, and its paired difference to AT-GRPO.
 
     Paired with the AT-GRPO of the same game: alone with one agent alone, none for acts at once.
+    ``tokens``: task -> its budget, here and below.
     """
     rows: list[dict[str, Any]] = []
     for (task, arm), lines in finals.items():
@@ -139,7 +140,7 @@ def _pair_line(
 def _add_equal(
     rows: Sequence[dict[str, Any]],
     finals: Mapping[tuple[str, str], list[dict[str, Any]]],
-    tokens: int,
+    tokens: Mapping[str, int],
 ) -> None:
     """Validation success at equal tokens, and at updates and CPU time that every arm reached.
 
@@ -156,7 +157,7 @@ def _add_equal(
         own = [line["curve"] for arm, line in played if arm == row["arm"]]
         alike = [line["curve"] for _, line in played if _setting_of(line)[1] == row["setting"][1]]
         amounts = {
-            "at_tokens": (_TOKENS, float(tokens)),
+            "at_tokens": (_TOKENS, float(tokens[row["task"]])),
             "at_updates": (0, _reached(alike, 0)),
             "at_cpu_s": (_CPU, _reached(every, _CPU)),
         }
@@ -176,13 +177,13 @@ def _reached(curves: Sequence[Sequence[Sequence[float]]], column: int) -> float:
     return max(start, min(curve[-1][column] for curve in curves))
 
 
-def _tuning_lines(tuned: Mapping[str, Mapping[str, Any]], tokens: int) -> list[str]:
+def _tuning_lines(tuned: Mapping[str, Mapping[str, Any]], tokens: Mapping[str, int]) -> list[str]:
     """A line a task and arm: validation success at the budget, each setting with all its seeds."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell, line in tuned.items():
         task, arm, rate, tasks, _ = cell.split(":")
         of_setting = found.setdefault((task, arm), {}).setdefault(f"{rate}, {tasks}", [])
-        of_setting.append(f"{100 * at(line['curve'], _TOKENS, tokens):.1f}")
+        of_setting.append(f"{100 * at(line['curve'], _TOKENS, tokens[task]):.1f}")
     return [
         f"| {task} | {arm} | "
         + "; ".join(f"{name}: {' / '.join(seeds)}" for name, seeds in settings.items())
@@ -197,16 +198,17 @@ def write_page(
     contrasts: Sequence[str],
     pairs: Sequence[str],
     missing: int,
-    tokens: int,
+    tokens: Mapping[str, int],
     folder: Path,
 ) -> None:
     """``learning_tables.md``: every figure of the comparison, made anew by each call."""
     made = sorted({f"{line['commit']} on {line['machine']}" for line in tuned.values()})
     played = sorted({commit for row in rows for commit in row["commits"]})
+    budgets = ", ".join(f"{number:,} on {task}" for task, number in tokens.items())
     text = [
         "# Tables of `python -m benchmarks.learning_curve`",
         "",
-        f"Made by that command; do not edit. About {tokens:,} sampled tokens a run; {missing} "
+        f"Made by that command; do not edit. Sampled tokens a run, about: {budgets}; {missing} "
         f"cells are missing. Tuned at {', '.join(made) or 'nothing'}; final runs at "
         f"{', '.join(played)}. What it says: [learning_curve.md](learning_curve.md).",
         "",

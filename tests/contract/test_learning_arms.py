@@ -108,7 +108,7 @@ def test_rows_when_steps_differ_in_tasks_then_steps_are_compared_among_equals() 
         ("guided_walk", "grpo_team"): [line(8, 50)],
         ("guided_walk", "grpo"): [line(32, 10)],
     }
-    rows = rows_of(finals, {}, 500)
+    rows = rows_of(finals, {}, dict.fromkeys(TASKS, 500))
     assert [row["at_updates"] for row in rows] == [[40.0, 100.0], [40.0, 80.0], [10.0, 100.0]]
     assert [row["at_tokens"] for row in rows] == [[500.0, 50.0]] * 3
 
@@ -151,7 +151,9 @@ def test_twins_when_few_maps_are_drawn_then_tasks_of_one_share_its_number() -> N
 
 def test_setting_when_one_seed_favours_it_then_the_mean_of_three_decides(tmp_path: Path) -> None:
     plan = learning_curve.parse(["--results", str(tmp_path), "--work", str(tmp_path / "work")])
-    budget = Budget(plan.tokens, plan.eval_tasks, plan.test_tasks, plan.run_timeout_s)
+    budget = Budget(
+        plan.tokens["guided_walk"], plan.eval_tasks, plan.test_tasks, plan.run_timeout_s
+    )
     task, model = TASKS["guided_walk"], tmp_path / "work" / "guided_walk" / "base"
     settings = list(settings_of(ARMS["at_grpo"]))
     lucky, steady, third = settings[:3]
