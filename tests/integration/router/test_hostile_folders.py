@@ -189,3 +189,51 @@ async def test_rest_when_records_hold_anything_then_each_answer_is_valid(
                 path.write_text(whole + garbage if place == "end" else garbage + whole)
                 found[f"{name} {garbage[:40]!r}"] = await faults(world, name)
     assert {case: words for case, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"rest_address": "0.0.0.0:8480", "allow_anonymous": True, "rate_per_s": 0.0}, {}],
+    ids=["public", "loopback"],
+)
+async def test_episode_when_its_spec_names_code_then_a_public_router_imports_none(
+    redis: Redis, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    told = tmp_path / "imported"
+    code = tmp_path / "hostile_task.py"
+    code.write_text(f"from pathlib import Path\nPath({str(told)!r}).touch()\n")
+    async with rest_world(redis, tmp_path, **settings) as world:
+        world.settings.runs_dir.mkdir()
+        run_dir = await add(world, tmp_path, "stray-1")
+        alter(run_dir / "spec.json", {"task": {"name": f"{code}:Family"}})
+        await redis.flushall()
+        assert (await world.http.post("/v1/run-folders/import")).json()["imported"] == ["stray-1"]
+
+        answer = await world.http.get("/v1/jobs/stray-1/episodes/train-00001-00000")
+    assert told.exists() is (not settings)
+    assert answer.status_code == 200, answer.text
+    [turn] = answer.json()["turns"]
+    first = turn["groups"][0]["candidates"][0]
+    assert (first["reward"], first["reward_parts"], first["advantage"]) == (1.0, [], None)
+
+
+async def test_episode_when_its_tasks_data_may_not_be_read_then_is_shown_without_credits(
+    redis: Redis, tmp_path: Path
+) -> None:
+    public = {"rest_address": "0.0.0.0:8480", "allow_anonymous": True, "rate_per_s": 0.0}
+    async with rest_world(redis, tmp_path, **public) as world:
+        world.settings.runs_dir.mkdir()
+        run_dir = await add(world, tmp_path, "stray-1")
+        changes = {
+            "task": {"name": "math", "params": {"data": "/etc/passwd"}},
+            "workflow": {"order": ["tool", "reasoner"], "max_turns": 4},
+            "agents": {"tool": {"policy": "p"}, "reasoner": {"policy": "p"}},
+        }
+        alter(run_dir / "spec.json", changes)
+        await redis.flushall()
+        await world.http.post("/v1/run-folders/import")
+
+        answer = await world.http.get("/v1/jobs/stray-1/episodes/train-00001-00000")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["turns"][0]["groups"][0]["candidates"][0]["reward_parts"] == []
+    assert "root:" not in answer.text

@@ -14,6 +14,7 @@ from troupe.durable import make_folder
 from troupe.episodes.build import JobParts, layout_of, load_parts, refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
 from troupe.ids import is_hub_id
+from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import Issue, JobSpec, SpecInvalidError
 from troupe.spec.context import context_issues
@@ -27,6 +28,7 @@ from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.secrets import secret_issues
 from troupe_router.settings import RouterSettings
 
+_log = get_logger(__name__)
 _LONGEST_PATH, _LONGEST_NAME = 4000, 255
 """Of Linux, in bytes: asking for a longer one is an error of its own."""
 _OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
@@ -78,6 +80,20 @@ def with_copies(spec: JobSpec, copies: Mapping[str, str]) -> JobSpec:
 def check_playable(spec: JobSpec, allowed: Allowlist) -> None:
     """Raise SpecInvalidError with every fault of the spec but those of its models."""
     _parts(spec, allowed, [])
+
+
+def parts_to_show(spec: JobSpec, allowed: Allowlist) -> JobParts | None:
+    """What the spec of a recorded job names, loaded; None where this router does not load it.
+
+    The spec may come from a run folder that was never checked, and the job's own code may have been
+    changed or removed since.
+    """
+    with plugins.only_modules(allowed.modules):
+        try:
+            return None if _data_issues(spec, allowed) else load_parts(spec)
+        except Exception as error:  # a file of a job can raise anything
+            _log.info("job.not_loaded", job=spec.name, error=f"{type(error).__name__}: {error}")
+            return None
 
 
 def model_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:

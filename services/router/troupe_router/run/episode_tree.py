@@ -19,6 +19,7 @@ from troupe.clients.rest.models.episode_tree import (
     TurnDocument,
 )
 from troupe.episodes.build import JobParts
+from troupe.spec import JobSpec
 from troupe_router.run.token_texts import token_texts
 from troupe_router.run.trained_groups import Advantages
 
@@ -39,24 +40,27 @@ class Credit:
 
 
 def episode_turns(
-    line: Line, parts: JobParts, credits_by_group: Mapping[str, Credit]
+    line: Line, spec: JobSpec, parts: JobParts | None, credits_by_group: Mapping[str, Credit]
 ) -> list[TurnDocument]:
-    """The groups of ``line`` by turn; those not in ``credits_by_group`` have unknown credit."""
+    """The groups of ``line`` by turn; those not in ``credits_by_group`` have unknown credit.
+
+    Without ``parts`` no terms of rewards are shown.
+    """
     turns: dict[int, list[GroupDocument]] = {}
     for group in line.get("groups") or []:
-        shown = _group(group, parts, credits_by_group.get(group["group_id"], Credit()))
+        shown = _group(group, spec, parts, credits_by_group.get(group["group_id"], Credit()))
         turns.setdefault(group["turn"], []).append(shown)
     return [TurnDocument(turn=turn, groups=groups) for turn, groups in sorted(turns.items())]
 
 
-def episode_task(line: Line, parts: JobParts) -> EpisodeTaskDocument:
+def episode_task(line: Line, spec: JobSpec) -> EpisodeTaskDocument:
     """The task instance of ``line``, as its id names it: family/split/index."""
     _, _, place = str(line["task_id"]).rpartition("/")
     split = str(line["task_id"]).split("/")[-2] if "/" in line["task_id"] else ""
     return EpisodeTaskDocument(
         task_id=line["task_id"],
-        name=parts.spec.task.name,
-        params=parts.spec.task.params,
+        name=spec.task.name,
+        params=spec.task.params,
         split=split,
         index=int(place) if place.isdigit() else 0,
     )
@@ -68,7 +72,7 @@ def is_step_wide(parts: JobParts) -> bool:
     return across_groups is not GroupRelative.across_groups or parts.algorithm.needs.team
 
 
-def trained_credits(line: Line, parts: JobParts, trained: Advantages) -> dict[str, Credit]:
+def trained_credits(line: Line, spec: JobSpec, trained: Advantages) -> dict[str, Credit]:
     """The credits of the groups of ``line`` in a step that the trainer has recorded.
 
     A group without recorded advantages (the file is of an earlier version) is left out.
@@ -77,11 +81,7 @@ def trained_credits(line: Line, parts: JobParts, trained: Advantages) -> dict[st
     for group in line.get("groups") or []:
         name, size = group["group_id"], len(group["candidates"])
         advantages = trained.get(name, ())
-        if (
-            advantages is not None
-            and len(advantages) == size
-            and parts.spec.trains(group["policy"])
-        ):
+        if advantages is not None and len(advantages) == size and spec.trains(group["policy"]):
             credits_by_group[name] = Credit(advantages, "trainer")
         elif advantages is not None:
             credits_by_group[name] = Credit(None, "untrained")
@@ -145,7 +145,7 @@ def _num_tokens(candidate: Line) -> int:
     return int(candidate.get("num_tokens") or len((candidate.get("tokens") or {}).get("ids", ())))
 
 
-def _group(group: Line, parts: JobParts, credit: Credit) -> GroupDocument:
+def _group(group: Line, spec: JobSpec, parts: JobParts | None, credit: Credit) -> GroupDocument:
     candidates: list[Line] = group["candidates"]
     rewards = [float(c["reward"]) for c in candidates]
     spans_turns = "prompts" in group
@@ -166,16 +166,15 @@ def _group(group: Line, parts: JobParts, credit: Credit) -> GroupDocument:
         is_flat=len(set(rewards)) <= 1,
         advantages_from=credit.origin,
         candidates=[
-            _candidate(c, group, parts, advantage)
+            _candidate(c, group, spec, parts, advantage)
             for c, advantage in zip(candidates, advantages, strict=True)
         ],
     )
 
 
 def _candidate(
-    candidate: Line, group: Line, parts: JobParts, advantage: float | None
+    candidate: Line, group: Line, spec: JobSpec, parts: JobParts | None, advantage: float | None
 ) -> CandidateDocument:
-    model = parts.spec.policies[group["policy"]].model
     return CandidateDocument(
         index=candidate["index"],
         turn=candidate["turn"],
@@ -184,14 +183,14 @@ def _candidate(
         text=candidate["text"],
         reward=candidate["reward"],
         team_reward=candidate["team_reward"],
-        reward_parts=reward_parts(candidate, group["agent"], parts),
+        reward_parts=reward_parts(candidate, group["agent"], parts) if parts else [],
         advantage=advantage,
         is_chosen=candidate["is_chosen"],
         is_done=candidate["is_done"],
         is_success=candidate["is_success"],
         is_truncated=bool(candidate.get("is_truncated")),
         info=candidate.get("info"),
-        tokens=token_texts(candidate.get("tokens"), model),
+        tokens=token_texts(candidate.get("tokens"), spec.policies[group["policy"]].model),
     )
 
 

@@ -84,7 +84,7 @@ class CandidateDocument(Document):
     team_reward: float
     """Shared reward, unweighted."""
     reward_parts: list[RewardPartDocument]
-    """What the reward is made of."""
+    """What the reward is made of; empty where the router does not load the job's task."""
     advantage: float | None = None
     """What it was worth to the trainer: see the group's ``advantages_from``; null: not known."""
     is_chosen: bool

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from troupe.clients.rest.models.episode_tree import EpisodeDocument
 from troupe.clients.rest.models.episodes import EpisodePage, EpisodePageQuery
 from troupe.vision.png import MIME_TYPE
+from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.rest.openapi import EVERY, problems
 from troupe_router.rest.parts import JobId, Parts
 from troupe_router.rest.strict_route import StrictRoute
@@ -50,7 +51,8 @@ async def page(
 async def one(parts: Parts, job_id: JobId, episode_id: EpisodeId) -> EpisodeDocument:
     """One episode: every turn with all siblings."""
     job = await parts.store.get(job_id)
-    return await asyncio.to_thread(episode_document, job.run_dir, job.spec, episode_id)
+    allowed = Allowlist.from_settings(parts.settings)
+    return await asyncio.to_thread(episode_document, job.run_dir, job.spec, episode_id, allowed)
 
 
 @routes.get(
