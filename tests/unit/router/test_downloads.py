@@ -1,7 +1,9 @@
 """Downloads and logs of a run folder: nothing of elsewhere, and nothing whole in memory."""
 
+import io
 import json
 import struct
+import tarfile
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from fleet_parts import SPEC
 
 from troupe.errors import NotFoundError
-from troupe_router.run.checkpoints import archive, checkpoint_list
+from troupe_router.run.checkpoints import Archive, archive, checkpoint_list
 from troupe_router.run.logs import log_after, log_list, log_tail
 from troupe_router.run.peft_export import exactly
 
@@ -59,6 +61,25 @@ def test_adapter_when_it_is_large_then_is_sent_in_pieces(tmp_path: Path) -> None
         tracemalloc.stop()
     assert sent == found.size_bytes > 2 * size
     assert peak < 8 << 20
+
+
+def test_state_when_it_is_of_8_gib_or_more_then_is_packed(tmp_path: Path) -> None:
+    run_dir, size = tmp_path / "demo-1", 9 << 30
+    with (checkpoint(run_dir) / "p.safetensors").open("wb") as file:
+        file.truncate(size)
+    found = archive(run_dir, SPEC, "step-00001", "p", "state")
+    header = tarfile.TarInfo.frombuf(next(found.chunks()), "utf-8", "strict")
+    assert (header.name, header.size) == (f"{found.name}/p.safetensors", size)
+    assert found.size_bytes == 512 + size + 1024
+
+
+def test_archive_when_names_are_long_then_is_whole(tmp_path: Path) -> None:
+    files = [("f" * 160 + "/" + "n" * 120, b"first"), ("short/name", b"second")]
+    found = Archive("name", files)
+    sent = b"".join(found.chunks())
+    assert len(sent) == found.size_bytes
+    with tarfile.open(fileobj=io.BytesIO(sent)) as tar:
+        assert tar.getnames() == [name for name, _ in files]
 
 
 def test_file_when_it_shrinks_while_it_is_sent_then_is_an_error(tmp_path: Path) -> None:

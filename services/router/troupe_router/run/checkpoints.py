@@ -41,10 +41,11 @@ class Archive:
     @property
     def size_bytes(self) -> int:
         """Length of the tar stream."""
-        return sum(512 + _padded(_length(content)) for _, content in self.files) + 1024
+        sizes = ((name, _length(content)) for name, content in self.files)
+        return sum(len(_header(name, size)) + _padded(size) for name, size in sizes) + 1024
 
     def chunks(self) -> Iterator[bytes]:
-        """The tar stream (ustar), file after file, never whole in memory."""
+        """The tar stream, file after file, never whole in memory."""
         for name, content in self.files:
             size = _length(content)
             yield _header(name, size)
@@ -204,4 +205,5 @@ def _header(name: str, size: int) -> bytes:
 
     entry = tarfile.TarInfo(name)
     entry.size = size
-    return entry.tobuf(tarfile.USTAR_FORMAT)
+    # ustar has no size of 8 GiB and more.
+    return entry.tobuf(tarfile.GNU_FORMAT)
