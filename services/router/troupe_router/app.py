@@ -44,6 +44,8 @@ from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
 _DISK_S = 1.0
+_FEEDS = 128
+"""Connections for the readers of events; where more jobs are followed, they take turns."""
 
 
 class RouterApp:
@@ -57,6 +59,7 @@ class RouterApp:
         self._disk = DiskSpace(settings.runs_dir, needed_bytes=settings.min_free_bytes)
         self._memory = RedisMemory()
         self._redis: Redis | None = None
+        self._feeds: Redis | None = None
         self._socket: socket.socket | None = None
         self._certificate: RestCertificate | None = None
         self._rest: RestServer | None = None
@@ -80,6 +83,7 @@ class RouterApp:
         self._keys = KeyStore(self._settings.api_keys)
         self._socket = bind(self._settings.rest_address, "TROUPE_ROUTER_REST_ADDRESS")
         self._redis = await connect(self._settings.redis_url)
+        self._feeds = await connect(self._settings.redis_url, max_connections=_FEEDS)
         self._store = JobStore(self._redis)
         self._members = MemberStore(self._redis, ttl_s=self._settings.replica_ttl_s)
 
@@ -114,6 +118,7 @@ class RouterApp:
             self._store,
             max_streams=settings.max_streams,
             max_of_caller=settings.max_streams_per_caller,
+            blocking=self._feeds,
         )
         self._supervisor = JobSupervisor(parts, holder=self._holder)
         if settings.players == "inside":
@@ -214,8 +219,9 @@ class RouterApp:
             await self._rest.end(self._serving)
         if self._socket is not None:
             self._socket.close()
-        if self._redis is not None:
-            await self._redis.aclose()
+        for redis in (self._feeds, self._redis):
+            if redis is not None:
+                await redis.aclose()
 
     def _connected(self) -> Redis:
         assert self._redis is not None, "connect() comes first"

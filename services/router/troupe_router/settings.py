@@ -85,7 +85,7 @@ class RouterSettings(ServingSettings):
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     """Largest body of a REST request."""
     max_streams: int = Field(default=2000, ge=1)
-    """Clients that may follow events (SSE) at once."""
+    """Clients that may follow events (SSE), or wait for a page of events or logs, at once."""
     max_streams_per_caller: int = Field(default=1000, ge=1)
     """Those among them with one key, or from one address where there are no keys."""
     max_replicas: int = Field(default=0, ge=0)

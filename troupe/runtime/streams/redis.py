@@ -1,4 +1,4 @@
-"""Connects to Redis: one client a process, bounded waits, Redis errors as Troupe's errors.
+"""Connects to Redis: clients with bounded waits, Redis errors as Troupe's errors.
 
 Owns connection settings and the mapping of Redis errors. Never knows a key or a record.
 """

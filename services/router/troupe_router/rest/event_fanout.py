@@ -64,13 +64,21 @@ class EventFanout:
     """Feeds by job.
 
     ``max_streams`` bounds the followers of all jobs together, ``max_of_caller`` those of one key or
-    address.
+    address. ``blocking`` is the client of the readers, which each hold a connection while they wait
+    for an event: one of its own, so that none is missing elsewhere.
     """
 
     def __init__(
-        self, redis: Redis, store: JobStore, *, max_streams: int, max_of_caller: int | None = None
+        self,
+        redis: Redis,
+        store: JobStore,
+        *,
+        max_streams: int,
+        max_of_caller: int | None = None,
+        blocking: Redis | None = None,
     ) -> None:
         self._redis = redis
+        self._blocking = blocking or redis
         self._store = store
         self._max_streams = max_streams
         self._max_of_caller = max_of_caller or max_streams
@@ -95,14 +103,39 @@ class EventFanout:
             raise UnavailableError("this router is going down; ask again")
         if self.num_followers >= self._max_streams:
             raise OverloadedError(
-                f"{self._max_streams} clients follow events already; read pages instead, or raise "
-                "TROUPE_ROUTER_MAX_STREAMS"
+                f"{self._max_streams} clients follow events or logs already; read pages without "
+                "wait_s instead, or raise TROUPE_ROUTER_MAX_STREAMS"
             )
         if self._of_caller[caller] >= self._max_of_caller:
             raise OverloadedError(
-                f"{self._max_of_caller} streams of this caller are open already; close some, read "
-                "pages instead, or raise TROUPE_ROUTER_MAX_STREAMS_PER_CALLER"
+                f"{self._max_of_caller} streams or long polls of this caller are open already; "
+                "close some, read pages without wait_s instead, or raise "
+                "TROUPE_ROUTER_MAX_STREAMS_PER_CALLER"
             )
+
+    @contextlib.contextmanager
+    def waiting(self, caller: str) -> Generator[None]:
+        """Count a long poll among the followers; raises OverloadedError for one too many."""
+        self.check_room(caller)
+        with self._counted(caller):
+            yield
+
+    async def wait(self, job_id: str, after: str, caller: str, wait_s: float) -> None:
+        """Return once there is an event after ``after``, at the latest after ``wait_s``.
+
+        Raises OverloadedError for one follower too many.
+        """
+        self.check_room(caller)
+        with contextlib.suppress(TimeoutError):
+            async with (
+                asyncio.timeout(wait_s),
+                contextlib.aclosing(self.follow(job_id, after, caller)) as chunks,
+            ):
+                async for _ in chunks:
+                    return
+                if not self._is_closed:
+                    # The job is over; it may be resumed.
+                    await asyncio.Event().wait()
 
     async def follow(self, job_id: str, after: str, caller: str = "") -> AsyncGenerator[bytes]:
         """Encoded events after the place ``after``, until the job is over and all was sent."""
@@ -138,24 +171,31 @@ class EventFanout:
             feed = self._feeds[job_id] = _Feed(newest)
             feed.reader = asyncio.create_task(self._read(job_id, feed))
         feed.followers += 1
-        self.num_followers += 1
-        self._of_caller[caller] += 1
         try:
-            yield feed
+            with self._counted(caller):
+                yield feed
         finally:
             feed.followers -= 1
-            self.num_followers -= 1
-            self._of_caller[caller] -= 1
-            if not self._of_caller[caller]:
-                del self._of_caller[caller]
             if feed.followers == 0:
                 assert feed.reader is not None
                 feed.reader.cancel()
                 if self._feeds.get(job_id) is feed:
                     del self._feeds[job_id]
 
+    @contextlib.contextmanager
+    def _counted(self, caller: str) -> Generator[None]:
+        self.num_followers += 1
+        self._of_caller[caller] += 1
+        try:
+            yield
+        finally:
+            self.num_followers -= 1
+            self._of_caller[caller] -= 1
+            if not self._of_caller[caller]:
+                del self._of_caller[caller]
+
     async def _read(self, job_id: str, feed: _Feed) -> None:
-        log = EventLog(self._redis, job_id, source="router")
+        log = EventLog(self._blocking, job_id, source="router")
         place = feed.base
         while not feed.is_over:
             try:

@@ -77,6 +77,13 @@ async def _caller(request: Request) -> Caller:
     return request.scope[CALLER]
 
 
+async def _counted_as(request: Request) -> str:
+    caller: Caller = request.scope[CALLER]
+    return caller.name or (request.client.host if request.client else "")
+
+
 Parts = Annotated[RestParts, Depends(_parts)]
 WhoAsks = Annotated[Caller, Depends(_caller)]
 """The caller, as admission knows it."""
+CountedAs = Annotated[str, Depends(_counted_as)]
+"""Whose streams and long polls are counted together: a key's, or an address's without keys."""

@@ -16,7 +16,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.rest.access.api_keys import Caller
 from troupe_router.rest.event_fanout import event_document
 from troupe_router.rest.openapi import EVERY, problems, text_or
-from troupe_router.rest.parts import JobId, Parts, RestParts, WhoAsks
+from troupe_router.rest.parts import CountedAs, JobId, Parts, RestParts, WhoAsks
 from troupe_router.rest.strict_route import StrictRoute
 
 routes = APIRouter(
@@ -49,6 +49,7 @@ async def events(
     request: Request,
     parts: Parts,
     caller: WhoAsks,
+    counted_as: CountedAs,
     job_id: JobId,
     query: Annotated[EventPageQuery, Query()],
     last_event_id: Annotated[str | None, Header()] = None,
@@ -62,25 +63,26 @@ async def events(
     if "text/event-stream" in request.headers.get("accept", ""):
         if last_event_id:
             after = _checked(last_event_id, "/header/last-event-id")
-        address = request.client.host if request.client else ""
-        return await _stream(parts, caller, address, job_id, _checked(after))
+        return await _stream(parts, caller, counted_as, job_id, _checked(after))
     await parts.store.get(job_id)
     log = EventLog(parts.redis, job_id, source="router")
-    stored = await log.read(_checked(after), count=query.limit, block_s=query.wait_s)
+    stored = await log.read(_checked(after), count=query.limit)
+    if not stored and query.wait_s:
+        await parts.fanout.wait(job_id, after, counted_as, query.wait_s)
+        stored = await log.read(after, count=query.limit)
     return EventPage(
         events=[event_document(event) for event in stored], next=stored[-1].id if stored else after
     )
 
 
 async def _stream(
-    parts: RestParts, caller: Caller, address: str, job_id: str, place: str
+    parts: RestParts, caller: Caller, counted_as: str, job_id: str, place: str
 ) -> Stream:
-    name = caller.name or address
-    parts.fanout.check_room(name)
+    parts.fanout.check_room(counted_as)
     async with parts.fanout.joining:
         await parts.store.get(job_id)
     chunks = _while_known(
-        parts.fanout.follow(job_id, place, name), lambda: parts.keys.still_knows(caller)
+        parts.fanout.follow(job_id, place, counted_as), lambda: parts.keys.still_knows(caller)
     )
     return Stream(chunks, ping=_PING_S, send_timeout=_SEND_S)
 

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 
 from troupe.clients.rest.models.logs import LogList, LogPage, LogPageQuery
 from troupe_router.rest.openapi import EVERY, problems, text_or
-from troupe_router.rest.parts import JobId, Parts
+from troupe_router.rest.parts import CountedAs, JobId, Parts
 from troupe_router.rest.strict_route import StrictRoute
 from troupe_router.run.logs import log_after, log_list, log_tail
 
@@ -35,6 +35,7 @@ async def logs(parts: Parts, job_id: JobId) -> LogList:
 async def log(
     request: Request,
     parts: Parts,
+    counted_as: CountedAs,
     job_id: JobId,
     component: Component,
     query: Annotated[LogPageQuery, Query()],
@@ -43,8 +44,11 @@ async def log(
     run_dir = (await parts.store.get(job_id)).run_dir
     if query.after is None:
         page = await asyncio.to_thread(log_tail, run_dir, component, query.tail)
+    elif query.wait_s:
+        with parts.fanout.waiting(counted_as):
+            page = await _await_lines(run_dir, component, query.after, query)
     else:
-        page = await _await_lines(run_dir, component, query.after, query)
+        page = await asyncio.to_thread(log_after, run_dir, component, query.after, query.limit)
     if request.headers.get("accept", "").startswith("text/plain"):
         return PlainTextResponse("".join(f"{line}\n" for line in page.lines))
     return page
