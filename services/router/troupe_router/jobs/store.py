@@ -52,13 +52,14 @@ return ''
 """
 """Sets one field of a record that is there: a lost record must not come back in part."""
 
-_RESTORE = """
+_ADD = """
+redis.call('ZADD', KEYS[2], 'NX', ARGV[1], ARGV[2])
 if redis.call('HEXISTS', KEYS[1], 'state') == 1 then return 0 end
 redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], unpack(ARGV))
+redis.call('HSET', KEYS[1], unpack(ARGV, 3))
 return 1
 """
-"""Writes a lost record; 0 where it is there."""
+"""Writes a new or lost record and lists it; 0 where it is there."""
 
 _REMOVE = """
 local now = redis.call('HGET', KEYS[1], 'state')
@@ -85,12 +86,8 @@ class JobStore:
         self._writing = asyncio.Lock()
 
     async def create(self, record: JobRecord) -> None:
-        """Add a new job."""
-        fields = cast("Mapping[Any, Any]", record.to_fields())
-        async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hset(keys.job(record.job_id), mapping=fields)
-            pipe.zadd(keys.JOBS, {record.job_id: record.created_at})
-            await pipe.execute()
+        """Add a new job; one that is there stays as it is."""
+        await self.restore(record, {})
         await self.write_file(record.job_id)
 
     async def restore(self, record: JobRecord, tracked: Mapping[str, int]) -> bool:
@@ -101,10 +98,9 @@ class JobStore:
         notes = {f"{_NOTE}{TRACKED_NOTE}{place}": str(n) for place, n in tracked.items()}
         fields = {**record.to_fields(), **notes}
         flat = [part for pair in fields.items() for part in pair]
-        adding = self._redis.eval(_RESTORE, 1, keys.job(record.job_id), *flat)
-        is_new = await cast("Awaitable[int]", adding) == 1
-        await self._redis.zadd(keys.JOBS, {record.job_id: record.created_at}, nx=True)
-        return is_new
+        place = (str(record.created_at), record.job_id)
+        adding = self._redis.eval(_ADD, 2, keys.job(record.job_id), keys.JOBS, *place, *flat)
+        return await cast("Awaitable[int]", adding) == 1
 
     async def write_file(self, job_id: str) -> None:
         """Let ``job.json`` say what Redis holds, as long as there is the job and its run folder.

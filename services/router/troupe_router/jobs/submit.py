@@ -1,27 +1,26 @@
 """The users' commands: accepts, plans, cancels, pauses, resumes and deletes jobs.
 
-Owns run-folder names, idempotency and the first write of a job. Never conducts one.
+Owns idempotency and the first write of a job. Never conducts one.
 """
 
 import asyncio
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from redis.asyncio import Redis
 
 from troupe.clients.rest.models.jobs import PlanDocument
-from troupe.durable import replace_file, sync
+from troupe.durable import replace_file
 from troupe.episodes.build import JobParts
-from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
-from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
+from troupe.errors import ConflictError, NotFoundError, UnavailableError
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
-from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
+from troupe.spec import Issue, JobSpec, SpecInvalidError, parse_spec, read_yaml
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
 from troupe_router.jobs.checks import (
@@ -34,16 +33,20 @@ from troupe_router.jobs.checks import (
 )
 from troupe_router.jobs.discard import discard
 from troupe_router.jobs.estimate import find_pace
-from troupe_router.jobs.job_file import earlier_job, is_job_id, write_job
+from troupe_router.jobs.job_file import SPEC_FILE, earlier_job, is_job_id, write_job
 from troupe_router.jobs.plan import plan
 from troupe_router.jobs.queue import Quota, check_quota, in_use
 from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.reserve import is_reserved_only, reserve
+from troupe_router.jobs.resume_checks import (
+    before_layout,
+    check_same_job,
+    check_steps,
+    stored_spec,
+)
 from troupe_router.jobs.state import JobState
 from troupe_router.jobs.store import TRACKED_NOTE, JobStore
 from troupe_router.settings import RouterSettings
-
-MAY_CHANGE = frozenset({"steps", "limits", "eval", "checkpoint"})
-"""Fields of a spec that may differ when a job is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +107,26 @@ class JobCommands:
         digest = hashlib.sha256(body).hexdigest()
         key = f"{owner}:{key}" if key else None
         async with self._submitting:
-            if key and (known := await self._store.job_of_key(key, digest)):
-                return Accepted(await self._earlier(known), is_new=False)
+            known = await self._store.job_of_key(key, digest) if key else None
+            if known and (earlier := await self._earlier(known)):
+                return Accepted(earlier, is_new=False)
             asked, parts = await asyncio.to_thread(self._check, spec, owner)
             spec = parts.spec
             check_quota(spec, self.quota, owner)
-            job_id, run_dir = await asyncio.to_thread(self._make_run_dir, spec)
-            if key:
-                claimed = await self._store.claim_key(key, digest, job_id)
-                if claimed != job_id:
-                    await asyncio.to_thread(_remove_empty, run_dir)
-                    return Accepted(await self._earlier(claimed), is_new=False)
+            job_id = await asyncio.to_thread(self._make_run, known, asked)
+            if key and not known:
+                job_id = await self._claim(key, digest, job_id)
+                if earlier := await self._store.find(job_id):
+                    return Accepted(earlier, is_new=False)
             record = JobRecord(
                 job_id,
                 spec,
-                run_dir,
+                self._run_dir(job_id),
                 "queued",
                 created_at=time.time(),
                 priority=priority,
                 owner=owner,
             )
-            await asyncio.to_thread(self._write, run_dir, asked)
             await self._store.create(record)
         await self._emit_state(record)
         await self._emit_bundle(record)
@@ -201,14 +203,14 @@ class JobCommands:
         self, job_id: str, record: JobRecord | None, wanted: JobSpec | None
     ) -> JobRecord:
         run_dir = record.run_dir if record else self._run_dir(job_id)
-        stored = await asyncio.to_thread(_stored_spec, run_dir, job_id)
+        stored = await asyncio.to_thread(stored_spec, run_dir, job_id)
         earlier = record or await asyncio.to_thread(earlier_job, run_dir)
         owner = earlier.owner if earlier else ""
-        plain = _before_layout(wanted, stored, record) if wanted is not None else stored
+        plain = before_layout(wanted, stored, record) if wanted is not None else stored
         asked, parts = await asyncio.to_thread(self._check, plain, owner, run_dir)
         if wanted is not None:
-            _check_same_job(job_id, stored, asked)
-            await asyncio.to_thread(_check_steps, run_dir, asked)
+            check_same_job(job_id, stored, asked)
+            await asyncio.to_thread(check_steps, run_dir, asked)
         if record is not None and record.state == "succeeded":
             raise ConflictError(f"job '{job_id}' succeeded; submit a new job instead")
         spec = parts.spec
@@ -248,19 +250,51 @@ class JobCommands:
         kept = ("play:", TRACKED_NOTE)
         return [n for n in await self._store.notes(job_id) if not n.startswith(kept)]
 
-    async def _earlier(self, job_id: str) -> JobRecord:
-        """The job that an idempotency key stands for."""
+    async def _earlier(self, job_id: str) -> JobRecord | None:
+        """The job that an idempotency key stands for; None where it never became one.
+
+        Raises ConflictError: it was deleted.
+        """
         earlier = await self._store.find(job_id)
-        if earlier is None:
+        if earlier is None and not await asyncio.to_thread(is_reserved_only, self._run_dir(job_id)):
             raise ConflictError(
                 f"the Idempotency-Key was used for job {job_id}, which was deleted; send a new key"
             )
         return earlier
 
+    async def _claim(self, key: str, digest: str, job_id: str) -> str:
+        """The job that ``key`` stands for now: ``job_id``, or one that another router has made."""
+        claimed = await self._store.claim_key(key, digest, job_id)
+        if claimed != job_id:
+            await asyncio.to_thread(shutil.rmtree, self._run_dir(job_id), ignore_errors=True)
+        return claimed
+
+    def _make_run(self, known: str | None, spec: JobSpec) -> str:
+        """Write the run folder of a new job, and return its id; ``known``: one that is reserved.
+
+        Whatever fails after this, a claimed key finds the spec, and the next request goes on.
+        """
+        if known:
+            self._write(self._run_dir(known), spec)
+            return known
+        job_id, run_dir = reserve(self._settings.runs_dir.absolute(), spec.name)
+        try:
+            self._write(run_dir, spec)
+        except Exception:
+            shutil.rmtree(run_dir, ignore_errors=True)
+            raise
+        return job_id
+
     def _write(self, run_dir: Path, spec: JobSpec) -> None:
-        if bundle := self.bundles.checked(spec, run_dir):
-            keep_bundle(run_dir, bundle)
-        write_spec(run_dir, spec)
+        try:
+            if bundle := self.bundles.checked(spec, run_dir):
+                keep_bundle(run_dir, bundle)
+            replace_file(run_dir / SPEC_FILE, spec.model_dump_json(indent=2) + "\n")
+        except OSError as error:
+            raise UnavailableError(
+                f"the run folder {run_dir} can't be written ({error.strerror}); free space there, "
+                "and ask again"
+            ) from error
 
     def _check(
         self, spec: JobSpec, owner: str, run_dir: Path | None = None
@@ -284,23 +318,6 @@ class JobCommands:
         if not is_job_id(job_id):
             raise NotFoundError(f"'{job_id}' is not a job id; give the name of a run folder")
         return self._settings.runs_dir.absolute() / job_id
-
-    def _make_run_dir(self, spec: JobSpec) -> tuple[str, Path]:
-        """The first free folder `<name>-<n>`: making it is what reserves the job id."""
-        runs_dir = self._settings.runs_dir.absolute()
-        for number in range(1, 1_000_000):
-            job_id = f"{spec.name}-{number}"
-            try:
-                (runs_dir / job_id).mkdir()
-                sync(runs_dir)
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise InvalidArgumentError(
-                    f"the run folder {runs_dir / job_id} cannot be made: {error.strerror}"
-                ) from error
-            return job_id, runs_dir / job_id
-        raise ConflictError(f"{runs_dir} is full of jobs called '{spec.name}'; remove some")
 
     async def _emit_bundle(self, record: JobRecord) -> None:
         """Say in the job's events whose code runs in it."""
@@ -339,62 +356,9 @@ def parse_body(body: bytes, *, media_type: str = "application/json") -> JobSpec:
     return parse_spec(document, source="job spec")
 
 
-def write_spec(run_dir: Path, spec: JobSpec) -> None:
-    """Write ``spec.json``, whole or not at all."""
-    replace_file(run_dir / "spec.json", spec.model_dump_json(indent=2) + "\n")
-
-
-def _stored_spec(run_dir: Path, job_id: str) -> JobSpec:
-    path = run_dir / "spec.json"
-    if not path.is_file():
-        raise NotFoundError(f"no job '{job_id}': there is no {path}; check the run folder")
-    return load_spec(path)
-
-
-def _before_layout(wanted: JobSpec, stored: JobSpec, record: JobRecord | None) -> JobSpec:
-    """``wanted`` as it was asked for, if it has the replicas and ranks that a layout gave."""
-    given = record.spec if record else stored
-    if (wanted.policies, wanted.trainer) != (given.policies, given.trainer):
-        return wanted
-    return wanted.model_copy(update={"policies": stored.policies, "trainer": stored.trainer})
-
-
-def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
-    old: Mapping[str, Any] = stored.model_dump(mode="json")
-    new: Mapping[str, Any] = wanted.model_dump(mode="json")
-    names = (old.keys() | new.keys()) - MAY_CHANGE  # a default part may be left out of either
-    changed = sorted(name for name in names if old.get(name) != new.get(name))
-    if changed:
-        raise ConflictError(
-            f"job '{job_id}' cannot be resumed with another {', '.join(changed)}; "
-            f"only {', '.join(sorted(MAY_CHANGE))} may change"
-        )
-
-
-def learnt_steps(run_dir: Path, spec: JobSpec) -> int:
-    """The newest step that every trainer of the job may have a checkpoint of; 0 without one."""
-    folders = (checkpoints_folder(run_dir, policy) for policy in spec.trainers())
-    return min(max(map(step_of, newest_first(folder)), default=0) for folder in folders)
-
-
-def _check_steps(run_dir: Path, asked: JobSpec) -> None:
-    """Refuse fewer steps than the job has already learnt."""
-    learnt = learnt_steps(run_dir, asked)
-    if asked.steps < learnt:
-        fault = (
-            f"the job has learnt {learnt} steps, and {asked.steps} are fewer; ask for at "
-            f"least {learnt}, or export the checkpoint of an earlier step"
-        )
-        raise SpecInvalidError([Issue("/steps", fault)])
-
-
 def _leave(record: JobRecord, *, files: bool) -> None:
     """Leave a deleted job's run folder empty, or with a note that the job was deleted."""
     if files:
         discard(record.run_dir)
     else:
         write_job(record, {}, deleted_at=time.time())
-
-
-def _remove_empty(run_dir: Path) -> None:
-    run_dir.rmdir()

@@ -18,9 +18,9 @@ from troupe.runtime.streams.redis import redis_errors
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.job_file import BrokenFolderError, JobHead, with_spec
 from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.resume_checks import learnt_steps
 from troupe_router.jobs.state import FINISHED, JobState
 from troupe_router.jobs.store import JobStore
-from troupe_router.jobs.submit import learnt_steps
 from troupe_router.run.events_file import kept_events
 from troupe_router.run.folders import RunFolder, run_folders
 
