@@ -106,6 +106,16 @@ async def test_cookie_signs_in_and_other_sites_cannot_use_it(
     assert (await world.http.get("/v1/jobs")).status_code == 401
 
 
+@pytest.mark.parametrize(
+    "others", ["a=[1,2]; ", 'a={"b": 1}; ', "a b=c; ", "alone; ", "a=\xe9; ", "a=b; =; "]
+)
+async def test_cookie_when_the_host_has_unusual_ones_beside_it_then_still_signs_in(
+    world: RestWorld, keys: dict[str, str], others: str
+) -> None:
+    headers = [("Cookie", f"{others}troupe_key={keys['read']}".encode("latin-1"))]
+    assert (await world.http.get("/v1/jobs", headers=headers)).status_code == 200
+
+
 async def test_page_of_another_site_may_neither_sign_in_nor_read_by_a_cookie(
     world: RestWorld, keys: dict[str, str]
 ) -> None:

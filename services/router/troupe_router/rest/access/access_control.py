@@ -5,8 +5,8 @@ page's own files and the OpenAPI document, which hold nothing of any job.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from http.cookies import CookieError, SimpleCookie
 
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from troupe.clients.rest.errors import ForbiddenError, UnauthenticatedError
@@ -121,8 +121,6 @@ def key_of(headers: Mapping[str, str]) -> tuple[str, bool]:
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return key.strip(), False
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return "", False
-    return (cookie.value, True) if cookie else ("", False)
+    # Other programs of the same host set cookies that http.cookies stops at.
+    key = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+    return key, bool(key)
