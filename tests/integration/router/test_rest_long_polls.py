@@ -69,7 +69,7 @@ async def test_poll_when_nothing_happens_then_is_an_empty_page_after_its_time(
         assert world.fanout.num_followers == 0
 
 
-async def test_polls_when_a_caller_has_as_many_as_it_may_then_one_more_is_429(
+async def test_polls_when_a_caller_has_as_many_as_it_may_then_one_more_is_429_with_retry_after(
     redis: Redis, tmp_path: Path
 ) -> None:
     async with world_of(redis, tmp_path, max_streams_per_caller=2) as world:
@@ -82,6 +82,7 @@ async def test_polls_when_a_caller_has_as_many_as_it_may_then_one_more_is_429(
             params = {"after": place, "wait_s": 30}
             answer = await world.http.get(path, params=params)
             assert (answer.status_code, "of this caller" in answer.text) == (429, True)
+            assert int(answer.headers["retry-after"]) >= 1
             assert (await world.http.get(path, params={"after": place})).status_code == 200
         await cancel_all(*waiting)
         assert world.fanout.num_followers == 0

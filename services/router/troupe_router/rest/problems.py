@@ -18,6 +18,7 @@ from troupe.spec import SpecInvalidError
 from troupe.spec.issues import pointer_of
 
 _log = get_logger(__name__)
+_RETRY_AFTER_S = 1.0
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -67,8 +68,9 @@ def install(app: FastAPI, disk: DiskSpace) -> None:
 def answer_to(error: TroupeError) -> JSONResponse:
     """The problem document of an error."""
     answer = problem(error.http_status, error.reason, error.message, **_details(error))
-    if isinstance(error, TooManyError):
-        answer.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    if error.http_status == 429:
+        after_s = error.retry_after_s if isinstance(error, TooManyError) else _RETRY_AFTER_S
+        answer.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
     if error.http_status == 401:
         answer.headers["WWW-Authenticate"] = 'Bearer realm="troupe"'
     return answer
