@@ -38,7 +38,9 @@ def add(
             "admin,code: both."
         ),
     ] = "submit",
-    days: Annotated[int | None, typer.Option(min=1, help="Days until the key expires.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36_500, help="Days until the key expires.")
+    ] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="Requests allowed a second.")] = None,
     max_replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of its jobs.")] = None,
     file: File = _FILE,

@@ -64,6 +64,15 @@ def test_keys_are_printed_once_and_kept_as_digests(
     assert run(["keys", "remove", "ci", "--file", str(file)]) == 2
 
 
+def test_keys_add_when_the_days_are_more_than_a_date_can_have_then_says_the_range(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.yaml"
+    assert run(["keys", "add", "ci", "--days", "9999999", "--file", str(file)]) == 2
+    assert "36500" in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_doctor_names_a_taken_port_and_a_folder_that_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
