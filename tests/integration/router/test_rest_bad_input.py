@@ -186,6 +186,16 @@ async def test_idempotency_key_with_another_body_or_a_deleted_job_is_409(
     assert (late.status_code, "was deleted" in late.json()["detail"]) == (409, True)
 
 
+async def test_resume_when_the_job_was_deleted_and_its_files_are_there_then_404(
+    world: RestWorld, job: str
+) -> None:
+    await fail(world)
+    assert (await world.http.delete(job)).status_code == 204
+    answer = await world.http.post(f"{job}/resume")
+    assert (answer.status_code, "was deleted" in answer.json()["detail"]) == (404, True)
+    assert (await world.http.get("/v1/jobs")).json()["jobs"] == []
+
+
 async def test_cancel_and_pause_of_a_finished_job(world: RestWorld, job: str) -> None:
     await fail(world)
     cancelled = await world.http.post(f"{job}/cancel")

@@ -157,16 +157,21 @@ def with_spec(run_dir: Path, head: JobHead) -> JobRecord:
 
 
 def earlier_job(run_dir: Path) -> JobHead | None:
-    """The job of a folder that is to be resumed, whose record may be gone or deleted.
+    """The job of a folder that is to be resumed, whose record may be gone.
 
     Raises:
-        NotFoundError: the folder is broken, so nothing can be resumed from it.
+        NotFoundError: the folder is broken, so nothing can be resumed from it; or the job was
+        deleted.
         ConflictError: the job succeeded.
     """
     try:
         stored = read_job(run_dir)
     except BrokenFolderError as error:
         raise NotFoundError(f"job '{run_dir.name}' can't be resumed: {error.message}") from error
+    if stored is not None and stored.head.deleted_at > 0:
+        raise NotFoundError(
+            f"job '{run_dir.name}' was deleted; submit its {SPEC_FILE} as a new job instead"
+        )
     if stored is not None and stored.head.state == "succeeded":
         raise ConflictError(f"job '{run_dir.name}' succeeded; submit a new job instead")
     return stored.head if stored else None
