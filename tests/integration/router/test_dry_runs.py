@@ -1,7 +1,9 @@
 """Dry runs on an env service: real gRPC and Valkey; and where an env service gets its bundle."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import grpc.aio
 import pytest
@@ -11,7 +13,7 @@ from rest_world import spec_document
 from troupe.api.env.v1.env_pb2_grpc import add_EnvServiceServicer_to_server
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ENV, Replica
 from troupe.bundles import bundle_of
-from troupe.errors import NotFoundError, UnavailableError
+from troupe.errors import DeadlineError, NotFoundError, UnavailableError
 from troupe.runtime.launch.launcher import Component, ComponentStatus
 from troupe.spec import SpecInvalidError, parse_spec
 from troupe_env.families import Families
@@ -32,11 +34,12 @@ class NoteLauncher:
 
     outlives_caller = False
 
-    def __init__(self) -> None:
+    def __init__(self, state: Literal["failed", "waiting"] = "failed") -> None:
         self.stopped: list[str] = []
+        self._state: Literal["failed", "waiting"] = state
 
     async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
-        return [ComponentStatus(c.name, "failed", None, 0, 3, "no such image") for c in desired]
+        return [ComponentStatus(c.name, self._state, None, 0, 3, "no such image") for c in desired]
 
     async def stop(self, owner: str, *, grace_s: float) -> None:
         self.stopped.append(owner)
@@ -73,6 +76,20 @@ async def test_dry_run_when_its_worker_fails_then_says_why_and_leaves_nothing(
         await runs.play(parse_spec(spec_document(tmp_path)), 1)
     assert len(launcher.stopped) == 1
     assert runs.owners == set()
+
+
+async def test_dry_run_when_its_spec_lets_a_worker_start_for_days_then_the_router_does_not(
+    redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("troupe_router.conduct.dry_runs.START_S", 0.2)
+    launcher = NoteLauncher("waiting")
+    settings = RouterSettings(runs_dir=tmp_path / "runs")
+    runs = DryRuns(settings, MemberStore(redis, ttl_s=5), launcher, "127.0.0.1:1")
+    spec = parse_spec(spec_document(tmp_path, limits={"startup_timeout_s": 1e6}))
+    async with asyncio.timeout(10):
+        with pytest.raises(DeadlineError, match=r"was not up in 0\.2 s"):
+            await runs.play(spec, 1)
+    assert len(launcher.stopped) == 1
 
 
 async def test_workers_when_an_earlier_life_left_them_then_are_ended_and_no_job_is(

@@ -23,6 +23,8 @@ from troupe_router.settings import RouterSettings
 MAX_AT_ONCE = 2
 PLAY_S = 120.0
 """Longest time for the episodes, once the worker is there."""
+START_S = 600.0
+"""Longest time for a worker to be there, whatever the spec allows."""
 _LOOK_S = 0.1
 _ENV = "env-0"
 
@@ -86,9 +88,10 @@ class DryRuns:
         owner = f"dryrun-{secrets.token_hex(4)}"
         wanted = components(owner, spec, self._settings, router=self._router)
         worker = next(component for component in wanted if component.name == _ENV)
+        timeout_s = min(spec.limits.startup_timeout_s, START_S)
         self.owners.add(owner)
         try:
-            yield await self._launched(self._launcher, owner, worker, spec.limits.startup_timeout_s)
+            yield await self._launched(self._launcher, owner, worker, timeout_s)
         finally:
             await asyncio.shield(self._stop(self._launcher, owner))
 
