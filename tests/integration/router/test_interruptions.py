@@ -45,6 +45,7 @@ async def expire(world: World, seen_at: float) -> MemberStore:
 
 
 async def test_replica_when_its_lease_expires_then_left_is_told_once(world: World) -> None:
+    await world.add_job(job_spec(steps=1), "running")
     short = await expire(world, 1.5)
     other = MemberStore(world.redis, ttl_s=1)
     assert await asyncio.gather(short.all(), other.all(), short.all()) == [[], [], []]
@@ -61,6 +62,18 @@ async def test_replica_when_its_lease_expires_then_left_is_told_once(world: Worl
     assert [e["seen_at"] for e in await events(world, "replica.left")] == [1.5, 9.0]
 
 
+async def test_replica_when_its_job_was_deleted_then_nothing_of_the_job_comes_back(
+    world: World,
+) -> None:
+    await world.add_job(job_spec(steps=1), "running")
+    await world.store.transition(JOB, "failed")
+    short = await expire(world, 1.5)
+    await world.store.remove(JOB)
+    assert await short.all() == []
+    assert await world.redis.hlen(keys.LAST_WORK) == 0
+    assert await world.redis.keys(f"*{JOB}*") == []
+
+
 async def test_replica_when_it_had_no_work_then_nothing_is_told(world: World) -> None:
     short = MemberStore(world.redis, ttl_s=0.001)
     await short.put(Member(env(1.0)))
@@ -74,6 +87,7 @@ async def test_replica_when_it_had_no_work_then_nothing_is_told(world: World) ->
 async def test_replica_when_its_process_ended_then_left_is_told_with_the_reason(
     world: World,
 ) -> None:
+    await world.add_job(job_spec(steps=1), "running")
     members = MemberStore(world.redis, ttl_s=60)
     await members.put(Member(env(2.0), JOB))
     await members.remove(["env-0", "never-was"], reason="its process ended")

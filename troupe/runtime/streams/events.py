@@ -22,6 +22,7 @@ from troupe.runtime.streams.stream import FIELD
 from troupe.runtime.streams.versions import RECORD_VERSION, check_version
 
 _EMIT = f"""{WHEN_FULL}
+if KEYS[3] and redis.call('EXISTS', KEYS[3]) == 0 then return false end
 if redis.call('ZADD', KEYS[2], 'NX', ARGV[1], ARGV[2]) == 0 then return false end
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -tonumber(ARGV[3]) - 1)
 return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*',
@@ -57,9 +58,17 @@ class EventLog:
         self._emit = redis.register_script(_EMIT)
 
     async def emit(
-        self, type: str, data: Mapping[str, Any], *, event_id: str | None = None
+        self,
+        type: str,
+        data: Mapping[str, Any],
+        *,
+        event_id: str | None = None,
+        needs_record: bool = False,
     ) -> None:
-        """Append one event; a second one with the same ``event_id`` is ignored."""
+        """Append one event; a second one with the same ``event_id`` is ignored.
+
+        ``needs_record``: so is one of a job that has been deleted, whose events would never go.
+        """
         event = Event(
             job_id=self._job_id,
             type=type,
@@ -70,7 +79,11 @@ class EventLog:
         )
         with redis_errors(f"event {type} of job {self._job_id}"):
             await self._emit(
-                keys=[keys.events(self._job_id), keys.event_ids(self._job_id)],
+                keys=[
+                    keys.events(self._job_id),
+                    keys.event_ids(self._job_id),
+                    *([keys.job(self._job_id)] if needs_record else []),
+                ],
                 args=[
                     event.occurred_at,
                     event.event_id,

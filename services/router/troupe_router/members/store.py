@@ -93,7 +93,10 @@ class MemberStore:
                 await self._bury(ids, reason)
 
     async def _bury(self, replica_ids: Sequence[str], reason: str) -> None:
-        """Emit "replica.left" once for each, then forget it; any router may do this at any time."""
+        """Emit "replica.left" once for each of a job, then forget it.
+
+        Any router may do this at any time.
+        """
         for replica_id in replica_ids:
             raw = await self._script(_LAST_WORK_OF_DEAD, replica_id)
             last: dict[str, Any] = json.loads(raw) if raw else {}
@@ -102,7 +105,7 @@ class MemberStore:
                 data = {k: last[k] for k in ("kind", "address", "seen_at")}
                 event_id = f"left:{replica_id}:{last['seen_at']}"
                 data = {"replica_id": replica_id, **data, "reason": reason}
-                await log.emit("replica.left", data, event_id=event_id)
+                await log.emit("replica.left", data, event_id=event_id, needs_record=True)
             await self._script(_FORGET, replica_id)
 
     async def _script(self, script: str, replica_id: str) -> bytes | None:
