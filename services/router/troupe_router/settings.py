@@ -71,7 +71,7 @@ class RouterSettings(ServingSettings):
     watch_s: float = Field(default=2.0, gt=0.0)
     """Time between two checks of what a job waits for."""
     series_linger_s: float = Field(default=120.0, ge=0.0)
-    """Time for which an ended job keeps its Prometheus series: several scrapes."""
+    """Time for which a job that ended or paused keeps its Prometheus series: several scrapes."""
     generate_calls: int = Field(default=8192, ge=1)
     """Generate calls of one job that run or wait here; one more is refused."""
     record_fraction: float = Field(default=1.0, ge=0.0, le=1.0)

@@ -10,16 +10,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fleet_world import until
 from job_world import JOB, World, job_spec, tickets
 from prometheus_client import REGISTRY
 from redis.asyncio import Redis
 
+from troupe.aio import cancel_all
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.errors import UnavailableError
 from troupe.runtime.disk_space import Shortage
 from troupe.runtime.streams.events import EventLog
+from troupe.runtime.telemetry import metrics
 from troupe.runtime.tracking.tracker import TrackedRun
+from troupe_router.conduct.controller import JobController
 from troupe_router.conduct.progress import ProgressReader
 from troupe_router.conduct.watchdog import Watchdog
 from troupe_router.run.trackers import Trackers
@@ -106,6 +110,24 @@ async def test_watchdog_when_a_phase_is_late_then_says_once_who_is_waited_for_an
     events = await said(world, "phase.overdue", "phase.resolved")
     assert [e["type"] for e in events] == ["phase.overdue", "phase.resolved"]
     assert REGISTRY.get_sample_value("troupe_job_phase_is_overdue", labels) == 0
+
+
+async def test_gauges_when_another_router_takes_the_job_then_none_is_left_here(
+    world: World,
+) -> None:
+    spec = job_spec(steps=2, limits={"phase_deadline_s": 0.05})
+    record = await world.add_job(spec, "running")
+    await world.add_members(pb.ReplicaKind.REPLICA_KIND_TRAINER, pb.ReplicaKind.REPLICA_KIND_ENV)
+    metrics.JOB_OVERDUE.clear()  # those of other tests
+    conducting = asyncio.create_task(JobController(world.parts(), record).run())
+
+    def jobs() -> set[str]:
+        samples = (sample for metric in metrics.JOB_OVERDUE.collect() for sample in metric.samples)
+        return {sample.labels["job_id"] for sample in samples}
+
+    await until(lambda: jobs() == {JOB})
+    await cancel_all(conducting)
+    assert jobs() == set()
 
 
 async def test_watchdog_when_room_comes_back_between_two_looks_then_the_end_of_the_job_says_so(

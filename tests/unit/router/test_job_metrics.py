@@ -91,3 +91,12 @@ async def test_series_when_the_job_is_resumed_meanwhile_then_stay() -> None:
     job_metrics.begin(JOB, 10, ["p"])
     await asyncio.sleep(0.06)
     assert read("troupe_job_step") == 5
+
+
+async def test_series_when_the_job_ends_twice_and_is_resumed_then_stay() -> None:
+    job_metrics.observe_line(JOB, LINE)
+    job_metrics.end(JOB, linger_s=0.02)
+    job_metrics.end(JOB, linger_s=0.04)
+    job_metrics.begin(JOB, 10, ["p"])
+    await asyncio.sleep(0.1)
+    assert read("troupe_job_step") == 5

@@ -131,7 +131,9 @@ ROUTER_FREED_BYTES = Counter(
     "troupe_router_run_folders_freed_bytes_total", "Removed with run folders by retention."
 )
 ROUTER_ROUTED = Counter(
-    "troupe_router_requests_total", "Generate calls sent, by outcome.", ["replica", "outcome"]
+    "troupe_router_requests_total",
+    "Generate calls sent, by outcome.",
+    ["job_id", "replica", "outcome"],
 )
 ROUTER_AFFINITY = Counter(
     "troupe_router_affinity_total",

@@ -108,6 +108,8 @@ class JobController:
             await self._run()
         finally:
             self._trackers.abandon()
+            # Also where the lease was lost or the job paused: nobody here keeps them right now.
+            job_metrics.end(self._job.job_id, linger_s=self._parts.settings.series_linger_s)
 
     async def _run(self) -> None:
         result: dict[str, Any] | None = None
@@ -165,7 +167,6 @@ class JobController:
         except Cancelled:
             return False
         await self._keep_events()
-        job_metrics.rest(self._job.job_id)
         return True
 
     async def stop_processes(self) -> None:
@@ -290,7 +291,6 @@ class JobController:
         await self._become(state, reason)
         await self._keep_events()
         await StepLedger(self._parts.redis, self._job.job_id).delete()
-        job_metrics.end(self._job.job_id, linger_s=self._parts.settings.series_linger_s)
 
     async def _keep_events(self) -> None:
         try:

@@ -14,6 +14,7 @@ _OF_JOB = (
     metrics.ROUTER_AFFINITY,
     metrics.ROUTER_PROMPT_TOKENS,
     metrics.ROUTER_REFUSED,
+    metrics.ROUTER_ROUTED,
     metrics.ROUTER_EPISODE_SECONDS,
 )
 

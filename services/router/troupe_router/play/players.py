@@ -93,6 +93,7 @@ class Players:
         await self._leave(over)
         for job_id in self._failures.keys() - jobs.keys():
             del self._failures[job_id], self._not_before[job_id]
+            job_series.end(job_id, linger_s=self._options.series_linger_s)
         now = time.monotonic()
         for job_id, record in jobs.items():
             if job_id not in self._playing and now >= self._not_before.get(job_id, 0.0):

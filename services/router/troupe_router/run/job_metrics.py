@@ -1,8 +1,8 @@
 """One job's learning as Prometheus series, from its step lines and events.
 
-Owns the labels of a job: they are removed a while after its end (when Prometheus has read the last
-values), so a router that runs for months does not accumulate them. Never a source of truth;
-counters start again with the process.
+Owns the labels of a job: they are removed a while after its last work here (when Prometheus has
+read the last values), so a router that runs for months does not accumulate them. Never a source of
+truth; counters start again with the process.
 """
 
 import asyncio
@@ -96,9 +96,7 @@ def observe_event(job_id: str, type: str, data: Mapping[str, Any]) -> None:
 
 def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
     """Show ``job_id`` and keep its series until ``end``."""
-    leaving = _leaving.pop(job_id, None)
-    if leaving is not None:
-        leaving.cancel()
+    _stay(job_id)
     metrics.JOB_NUM_STEPS.labels(job_id).set(num_steps)
     metrics.start_at_zero(metrics.JOB_RESTARTS, [job_id])
     metrics.start_at_zero(metrics.JOB_REWARD_SUSPECTS, [job_id])
@@ -109,17 +107,21 @@ def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
             _metric_of(series).labels(job_id=job_id, **series.labels)
 
 
-def rest(job_id: str) -> None:
-    """Remove the series that mean something only while ``job_id`` is at work."""
+def end(job_id: str, *, linger_s: float) -> None:
+    """Remove the series that mean something only while ``job_id`` is at work.
+
+    Its others go after ``linger_s``, unless it begins again.
+    """
+    _stay(job_id)
     for metric in _OF_WORK:
         metric.remove_by_labels({"job_id": job_id})
+    _leaving[job_id] = asyncio.get_running_loop().call_later(linger_s, _forget, job_id)
 
 
-def end(job_id: str, *, linger_s: float) -> None:
-    """Let the job rest, and remove its other series after ``linger_s``."""
-    rest(job_id)
-    loop = asyncio.get_running_loop()
-    _leaving[job_id] = loop.call_later(linger_s, _forget, job_id)
+def _stay(job_id: str) -> None:
+    leaving = _leaving.pop(job_id, None)
+    if leaving is not None:
+        leaving.cancel()
 
 
 def _forget(job_id: str) -> None:

@@ -124,7 +124,8 @@ async def _ask_one(
         with UnlessClosed(connection):
             answer = await ask(connection, picked, left_s)
     except TroupeError as error:
-        metrics.ROUTER_ROUTED.labels(connection.replica_id, error.reason).inc()
+        labels = connection.member.job_id, connection.replica_id, error.reason
+        metrics.ROUTER_ROUTED.labels(*labels).inc()
         if isinstance(error, UnavailableError | DeadlineError):
             connection.failed()
         raise
