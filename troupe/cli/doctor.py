@@ -23,6 +23,7 @@ from troupe.cli.options import client_for
 from troupe.cli.settings import HOST, CliSettings
 from troupe.errors import TroupeError
 from troupe.runtime.streams import embedded
+from troupe.runtime.streams.redis import without_password
 
 Verdict = Literal["ok", "warning", "error"]
 
@@ -149,7 +150,7 @@ def _redis(settings: CliSettings) -> Finding:
             asyncio.run(check_redis(settings.redis_url))
         except TroupeError as error:
             return Finding("redis", "error", error.message, "start it, or unset TROUPE_REDIS_URL")
-        return Finding("redis", "ok", f"{settings.redis_url} answers")
+        return Finding("redis", "ok", f"{without_password(settings.redis_url)} answers")
     try:
         server = embedded.find_server()
     except TroupeError as error:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +158,17 @@ def _start_supervisor(config: PlatformConfig) -> "subprocess.Popen[bytes]":
     log = config.state_dir / "supervisor.log"
     with log.open("ab") as sink:
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "troupe.cli.supervisor", config.model_dump_json()],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "troupe.cli.supervisor", str(config.runs_dir)],
+            stdin=subprocess.PIPE,
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    assert supervisor.stdin is not None
+    # Not among the arguments: everybody on the machine sees those, and the Redis URL may hold a
+    # password.
+    with suppress(BrokenPipeError), supervisor.stdin as stdin:
+        stdin.write(config.model_dump_json().encode())
     # A notebook outlives its platform: somebody must take the exit status of the supervisor.
     threading.Thread(target=supervisor.wait, daemon=True).start()
     return supervisor

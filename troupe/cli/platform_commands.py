@@ -13,6 +13,7 @@ from troupe.cli.settings import CliSettings, settings_from
 from troupe.clients.rest.errors import UnauthenticatedError
 from troupe.errors import TroupeError
 from troupe.runtime.launch.records import ProcRecord
+from troupe.runtime.streams.redis import without_password
 
 
 def up(
@@ -93,7 +94,7 @@ def _status(settings: CliSettings) -> dict[str, Any]:
         "is_up": config is not None,
         "is_ready": False,
         "rest_url": config.rest_url if config else None,
-        "redis_url": config.redis_url if config else None,
+        "redis_url": without_password(config.redis_url) if config else None,
         "supervisor_pid": config.pid if config else None,
         "processes": processes,
         "jobs": [],

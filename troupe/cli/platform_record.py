@@ -169,7 +169,8 @@ def _try_lock(file: int) -> bool:
 
 def _write(config: PlatformConfig) -> None:
     text = config.model_dump_json(indent=1)
-    write_record(record_of(config.state_dir), text, short=text)
+    # The Redis URL may hold a password.
+    write_record(record_of(config.state_dir), text, short=text, mode=0o600)
 
 
 def record_of(state_dir: Path) -> Path:

@@ -83,8 +83,11 @@ async def _main(config: PlatformConfig) -> None:
 
 
 def main() -> int:
-    """Supervise the platform that the first argument describes as JSON."""
-    config = PlatformConfig.model_validate_json(sys.argv[1])
+    """Supervise the platform that stdin describes as JSON.
+
+    The runs folder is an argument, by which whoever lists processes knows them apart.
+    """
+    config = PlatformConfig.model_validate_json(sys.stdin.read())
 
     def is_taken() -> bool:
         return running(config.runs_dir) is not None

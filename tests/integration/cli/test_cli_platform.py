@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from troupe.cli import platform
+from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings
 from troupe.errors import UnavailableError
 from troupe.runtime.launch.launcher import Component
@@ -260,3 +261,20 @@ def test_up_when_the_supervisor_dies_meanwhile_then_says_so_at_once(
     with pytest.raises(UnavailableError, match="supervisor ended with status -9"):
         platform.up(CliSettings(runs_dir=tmp_path / "runs", **ports))
     assert time.monotonic() - began < 20
+
+
+def test_supervisor_when_redis_has_a_password_then_no_other_user_sees_it(
+    troupe: Troupe, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    ports = {f"{n}_port": free_port() for n in ("rest", "grpc", "admin")}
+    url = f"redis://:s3cret@127.0.0.1:{free_port()}/0"
+    config = PlatformConfig.of(CliSettings(runs_dir=tmp_path / "runs", redis_url=url, **ports))
+    supervisor = platform._start_supervisor(config)
+    record = config.state_dir / "supervisor.json"
+    _until(record.exists)
+    command = Path(f"/proc/{supervisor.pid}/cmdline").read_text()
+    assert "s3cret" not in command and str(config.runs_dir) in command
+    assert record.stat().st_mode & 0o077 == 0
+    status = troupe("status", "--json").stdout
+    assert json.loads(status)["redis_url"] == url.replace("s3cret", "***")
+    assert "s3cret" not in status + troupe("status").stdout

@@ -16,7 +16,7 @@ from troupe.errors import InvalidArgumentError, OverloadedError, TroupeError, Un
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer
 from troupe.runtime.streams.ledger import StepLedger
-from troupe.runtime.streams.redis import connect, redis_errors
+from troupe.runtime.streams.redis import connect, redis_errors, without_password
 from troupe.runtime.streams.stream import Stream
 
 
@@ -240,3 +240,16 @@ def test_errors_when_the_server_takes_no_writes_for_a_while_then_the_call_may_be
     with pytest.raises(TroupeError, match="refused") as caught, redis_errors("x"):
         raise ResponseError("WRONGTYPE Operation")
     assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h:6379/0", "redis://h:6379/0"),
+        ("rediss://me:s3cret@h:6379/0", "rediss://me:***@h:6379/0"),
+        ("redis://:s3cret@h", "redis://:***@h"),
+        ("unix:///run/x.sock?db=1&password=s3cret", "unix:///run/x.sock?db=1&password=***"),
+    ],
+)
+def test_url_when_it_has_a_password_then_is_shown_without(url: str, shown: str) -> None:
+    assert without_password(url) == shown

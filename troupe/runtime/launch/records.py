@@ -55,8 +55,10 @@ class ProcRecord:
         write_record(folder / f"{self.name}.json", json.dumps(document, indent=1), short=short)
 
 
-def write_record(path: Path, text: str, *, short: str) -> None:
+def write_record(path: Path, text: str, *, short: str, mode: int = 0o666) -> None:
     """Replace a small file atomically; on a full disk, overwrite it in the blocks that it has.
+
+    ``mode`` is the new file's, less the umask.
 
     ``short`` takes the place of a ``text`` that is longer than these blocks; JSON, since both are
     filled up with spaces. Only the power cut that hits an overwriting can tear it.
@@ -66,7 +68,8 @@ def write_record(path: Path, text: str, *, short: str) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(text.encode())
         temporary.replace(path)
     except OSError as error:
         with suppress(OSError):

@@ -4,6 +4,7 @@ Owns connection settings and the mapping of Redis errors. Never knows a key or a
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -115,7 +116,7 @@ async def connect(
         )
     except ValueError as error:
         raise InvalidArgumentError(
-            f"{_shown(url)!r} is not a Redis URL ({error}); give redis://host:port/db."
+            f"{without_password(url)!r} is not a Redis URL ({error}); give redis://host:port/db."
         ) from error
     present_certificate(pool, configured())
     client = Redis.from_pool(pool)
@@ -125,8 +126,8 @@ async def connect(
     except rex.RedisError as error:
         await client.aclose()
         raise UnavailableError(
-            f"No Redis answers at {_shown(url)} ({error}). Start one (`troupe up` starts an "
-            "embedded Valkey), or set the redis_url setting to one that runs."
+            f"No Redis answers at {without_password(url)} ({error}). Start one (`troupe up` "
+            "starts an embedded Valkey), or set the redis_url setting to one that runs."
         ) from error
     except BaseException:
         await client.aclose()
@@ -158,10 +159,11 @@ def redis_errors(what: str) -> Generator[None]:
         raise TroupeError(f"Redis refused {what}: {error}.") from error
 
 
-def _shown(url: str) -> str:
-    """``url`` without its password."""
+def without_password(url: str) -> str:
+    """``url`` as it may be shown."""
     password = urlsplit(url).password
-    return url.replace(f":{password}@", ":***@") if password else url
+    shown = url.replace(f":{password}@", ":***@") if password else url
+    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
 
 
 async def _attempt(do: Callable[[], Awaitable[_T]], was_cancelled: int) -> _T:
