@@ -230,6 +230,24 @@ async def test_team_with_a_critic_when_restored_then_the_next_step_is_bit_identi
         resumed.close()
 
 
+@pytest.mark.parametrize("partner", [{"frozen": True}, {"past": {"of": "shared", "every": 1}}])
+async def test_ippo_when_a_partner_never_learns_then_the_others_do(
+    tiny_model: Path, tmp_path: Path, partner: dict[str, Any]
+) -> None:
+    body = actor_critic(tiny_model).model_dump()
+    body["policies"]["partner"] = body["policies"]["shared"] | partner
+    body["agents"]["planner"]["policy"] = "partner"
+    team = await Learners.load(JobSpec.model_validate(body), tmp_path, device="cpu", threads=1)
+    try:
+        groups = {"partner": [], "shared": [turns_group(0, "tool")]}
+        learned = await team.learn(Batch(0, groups, {}))
+    finally:
+        team.close()
+    assert learned.outcomes["shared"].trained_tokens > 0
+    assert "value_loss" in learned.outcomes["shared"].metrics
+    assert learned.outcomes["partner"].trained_tokens == 0
+
+
 async def test_mappo_when_two_agents_saw_the_same_then_the_teams_critic_values_it_once(
     reading_model: Path, tmp_path: Path
 ) -> None:

@@ -78,7 +78,9 @@ class Critics:
         return [by_digest[candidate.prompt_digest] for candidate in group.candidates]
 
     def values(self, policy: str, prompts: Sequence[Sequence[Prompt]]) -> list[list[float]]:
-        """The value of each prompt, group by group."""
+        """The value of each prompt, group by group; a policy without groups needs no critic."""
+        if not prompts:
+            return []
         critic = self._critics[TEAM if self._is_joint else policy]
         flat = iter(
             critic.values([prompt for group_prompts in prompts for prompt in group_prompts])
