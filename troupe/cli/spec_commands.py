@@ -17,9 +17,9 @@ from troupe.cli.starter import starter_spec
 from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.conformance.target import find_targets, load_target
 from troupe.durable import replace_file
-from troupe.episodes.build import load_parts
+from troupe.episodes.build import JobParts, load_parts
 from troupe.episodes.dryrun import PAY_ITS_ANSWERS, dry_run, episode_document, untaught
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
@@ -52,8 +52,9 @@ def validate(
 ) -> None:
     """Check a spec and everything that it names; change nothing."""
     job_spec = _read(spec, overrides)
-    load_parts(job_spec)
+    parts = load_parts(job_spec)
     _check(job_spec)
+    _warn_of_repeats(parts)
     memory = predicted(job_spec, gpu_gb, ranks or job_spec.trainer.gpus or 1)
     if as_json:
         print_json(job_spec.model_dump(mode="json"))
@@ -214,6 +215,20 @@ def _check(spec: JobSpec) -> None:
     of_models = [*context_issues(spec), *vision_issues(spec), *experts_issues(spec)]
     if issues := [*tracker_issues(spec), *of_models]:
         raise SpecInvalidError(issues)
+
+
+def _warn_of_repeats(parts: JobParts) -> None:
+    """Say where each step plays tasks more than once; not where this machine lacks the data."""
+    count = parts.spec.tasks_per_step
+    try:
+        size = parts.family.taskset().size("train")
+    except (TroupeError, OSError):
+        return
+    if parts.spec.steps and size is not None and count > size:
+        note(
+            f"warning: /tasks_per_step: the train split has {size} tasks, so each step of {count} "
+            "plays some of them more than once; give fewer, or more tasks"
+        )
 
 
 def _read(path: Path, overrides: opt.Overrides) -> JobSpec:

@@ -66,7 +66,10 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class BranchContext:
-    """What all trajectories of one ticket share."""
+    """What all trajectories of one play of a ticket share.
+
+    ``again`` tells the play from others of its task in the round; empty for the first of them.
+    """
 
     spec: JobSpec
     sampler: Sampler
@@ -80,6 +83,12 @@ class BranchContext:
     deadlines: CallDeadlines
     step: int = 0
     teacher: TeacherPort | None = None
+    again: tuple[str | int, ...] = ()
+
+    def derived_seed(self, *place: str | int) -> int:
+        """The seed of what is drawn at ``place`` of this play."""
+        path = (self.round_id, self.task_index, *place, *self.again)
+        return derive_seed(self.spec.seed, *path)
 
     def learns(self, agent: str) -> bool:
         """Whether the policy of ``agent`` is trained in this step."""
@@ -104,14 +113,13 @@ class BranchContext:
             sampling = sampling.model_copy(update={"max_new_tokens": bound})
         if is_greedy:
             sampling = sampling.model_copy(update={"temperature": 0.0})
-        path = (self.round_id, self.task_index, agent, turn, trajectory)
         request = GenerateRequest(
             policy,
             self.policy_versions[policy],
             observation,
             num_candidates,
             sampling,
-            derive_seed(spec.seed, *path),
+            self.derived_seed(agent, turn, trajectory),
             follows_updates=spec.updates_in_flight and not self.is_eval,
         )
         generation = await self._generate(request)

@@ -17,7 +17,6 @@ from troupe.episodes.branch import Branch, BranchContext, Draw, seats
 from troupe.episodes.forks import ForkedBranch
 from troupe.episodes.ports import Start
 from troupe.samplers.forest import ForestSampler
-from troupe.seeds import derive_seed
 from troupe.workflows.workflow import Workflow
 
 
@@ -56,8 +55,7 @@ async def _tree(
 
     await play([[]])
     for number in range(sampler.params.rounds):
-        place = (context.round_id, context.task_index, "tree", tree, number)
-        rng = Random(derive_seed(context.spec.seed, *place))
+        rng = Random(context.derived_seed("tree", tree, number))
         chosen = sampler.nodes_to_expand([node.surprisal for node in nodes], rng)
         await play([nodes[index].path for index in chosen])
     return leaves

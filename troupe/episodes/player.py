@@ -32,7 +32,7 @@ from troupe.episodes.groups import (
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
 from troupe.episodes.ports import EnvPort, RolloutPort, Start, TeacherPort
-from troupe.episodes.redraw import has_variance, redrawn_index
+from troupe.episodes.redraw import has_variance, play_again, redrawn_index
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
@@ -131,12 +131,13 @@ class EpisodePlayer:
         self, ticket: pb.Ticket, attempt: int, start: Start | None = None
     ) -> Played:
         split, index = _split(ticket.split), ticket.task_index
+        size = self._num_tasks(split) if attempt else None
         if attempt:
-            size = self._num_tasks(split)
             index = redrawn_index(ticket, attempt, seed=self._spec.seed, size=size)
         with playing(_place(ticket, split, index)):
             begun = start or await self._reset(split, index)
-            return await self._play_from(begun, ticket, index)
+            again = play_again(ticket, attempt, size=size)
+            return await self._play_from(begun, ticket, index, again)
 
     async def _reset(self, split: Split, index: int) -> Start:
         return await self._env.reset(
@@ -146,7 +147,9 @@ class EpisodePlayer:
             timeout_s=self._spec.limits.env_timeout_s,
         )
 
-    async def _play_from(self, start: Start, ticket: pb.Ticket, index: int) -> Played:
+    async def _play_from(
+        self, start: Start, ticket: pb.Ticket, index: int, again: tuple[str | int, ...]
+    ) -> Played:
         is_eval = ticket.kind == pb.ROUND_KIND_EVAL
         context = BranchContext(
             spec=self._spec,
@@ -161,6 +164,7 @@ class EpisodePlayer:
             deadlines=self._deadlines,
             step=ticket.step,
             teacher=self._teacher,
+            again=again,
         )
         run = await self._run(context, ticket, start)
         shown = [*run.groups, *run.only_shown]

@@ -40,6 +40,26 @@ def _to_go(group: pb.Group) -> Iterable[float]:
 
 
 def redrawn_index(ticket: pb.Ticket, attempt: int, *, seed: int, size: int | None) -> int:
-    """Index of the task that ``ticket`` plays in its ``attempt``-th redraw (from 1)."""
-    number = derive_seed(seed, "redraw", ticket.round_id, ticket.task_index, attempt)
-    return number % (_ENDLESS if size is None else size)
+    """Index of the task that ``ticket`` plays in its ``attempt``-th redraw (from 1).
+
+    None that it has played before, while its split has others.
+    """
+    bound, again = size or _ENDLESS, [ticket.occurrence] if ticket.occurrence else []
+    index, played = ticket.task_index, {ticket.task_index}
+    for number in range(1, attempt + 1):
+        path = (ticket.round_id, ticket.task_index, number, *again)
+        index = derive_seed(seed, "redraw", *path) % bound
+        while index in played and len(played) < bound:
+            index = (index + 1) % bound
+        played.add(index)
+    return index
+
+
+def play_again(ticket: pb.Ticket, attempt: int, *, size: int | None) -> tuple[str | int, ...]:
+    """What tells this play of a task from others of it in the round; empty for the first.
+
+    A redraw of an endless split meets no task of the round's others.
+    """
+    if attempt and size is not None:
+        return ("redraw", ticket.task_index, ticket.occurrence, attempt)
+    return (ticket.occurrence,) if ticket.occurrence else ()

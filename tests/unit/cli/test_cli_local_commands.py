@@ -70,6 +70,16 @@ def test_dryrun_when_an_agents_answers_are_all_worth_the_same_then_says_whose(
     assert [line.partition(":")[0] for line in notes if "advantages are all 0" in line] == named
 
 
+@pytest.mark.parametrize(("count", "warns"), [(50, False), (51, True)])
+def test_validate_when_a_step_is_larger_than_its_split_then_warns(
+    capsys: pytest.CaptureFixture[str], count: int, warns: bool
+) -> None:
+    spec = EXAMPLE.with_name("code.yaml")
+    assert run(["validate", str(spec), "--set", f"tasks_per_step={count}"]) == 0
+    said = "warning: /tasks_per_step: the train split has 50 tasks" in capsys.readouterr().err
+    assert said is warns
+
+
 def test_help_when_an_option_has_a_default_in_brackets_then_shows_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -13,6 +13,7 @@ from troupe.ids import prompt_digest
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.tree import TreeSampler
+from troupe.seeds import derive_seed
 from troupe.spec import parse_spec
 from troupe.tasks.family import Message
 from troupe.workflows.turn_based import TurnBased
@@ -53,11 +54,13 @@ class Counting:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, float]] = []
+        self.seeds: list[int] = []
         self.count = 0
 
     async def generate(self, request, *, timeout_s):
         num_candidates, temperature = request.num_candidates, request.sampling.temperature
         self.calls.append((request.policy, num_candidates, temperature))
+        self.seeds.append(request.seed)
         numbers = [self.count + i for i in range(num_candidates)]
         self.count += num_candidates
         if temperature == 0.0:
@@ -83,7 +86,9 @@ def job(**changes):
     )
 
 
-async def play(spec, sampler, env, rollout, *, step=0, index=0, kind=pb.ROUND_KIND_TRAIN):
+async def play(
+    spec, sampler, env, rollout, *, step=0, index=0, kind=pb.ROUND_KIND_TRAIN, occurrence=0, size=10
+):
     mix = RewardMix(spec.reward, {"a": {"gift": 1.0}, "b": {"gift": 1.0}})
     workflow = TurnBased(spec.workflow)
     player = EpisodePlayer(
@@ -93,7 +98,7 @@ async def play(spec, sampler, env, rollout, *, step=0, index=0, kind=pb.ROUND_KI
         mix=mix,
         rollout=rollout,
         env=env,
-        num_tasks=lambda split: 10,
+        num_tasks=lambda split: size,
     )
     ticket = pb.Ticket(
         ticket_id="t/r/0",
@@ -103,6 +108,7 @@ async def play(spec, sampler, env, rollout, *, step=0, index=0, kind=pb.ROUND_KI
         split="train",
         step=step,
         task_index=index,
+        occurrence=occurrence,
         policy_versions={"p": 0, "q": 0},
     )
     return await player.play(ticket)
@@ -152,6 +158,40 @@ def test_redrawn_index_when_asked_again_then_is_the_same_and_inside_the_split():
     assert found == [redrawn_index(ticket, attempt, seed=1, size=50) for attempt in range(1, 30)]
     assert all(0 <= index < 50 for index in found)
     assert len(set(found)) > 10
+
+
+def test_redrawn_index_when_a_split_is_small_then_no_task_comes_twice_before_all_have():
+    for occurrence in range(4):
+        ticket = pb.Ticket(round_id="train-00001", task_index=4, occurrence=occurrence)
+        found = [redrawn_index(ticket, attempt, seed=1, size=6) for attempt in range(6)]
+        assert sorted(found) == [0, 1, 2, 3, 4, 5]
+        assert 0 <= redrawn_index(ticket, 6, seed=1, size=6) < 6
+
+
+async def test_seeds_when_two_tickets_of_a_round_play_one_task_then_the_second_draws_anew():
+    first, second, again = Counting(), Counting(), Counting()
+    for occurrence, rollout in enumerate([first, second]):
+        await play(job(), TreeSampler(3), LevelEnv(), rollout, occurrence=occurrence)
+    await play(job(), TreeSampler(3), LevelEnv(), again, occurrence=1)
+    places = [(agent, turn) for turn in range(2) for agent in "ab"]
+    assert first.seeds == [derive_seed(0, "r", 0, agent, turn, 0) for agent, turn in places]
+    assert not set(second.seeds) & set(first.seeds)
+    assert again.seeds == second.seeds
+
+
+async def test_seeds_when_tickets_are_redrawn_to_one_task_then_no_two_plays_share_any():
+    spec = job(algorithm={"redraws": 8})
+    rollout, env = Counting(), LevelEnv(flat_below=10)
+    for index in range(3):
+        await play(spec, TreeSampler(3), env, rollout, index=index)
+    assert len(env.played) == 27 > len(set(env.played))
+    assert len(set(rollout.seeds)) == len(rollout.seeds)
+
+
+async def test_seeds_when_an_endless_split_is_redrawn_from_then_are_of_the_task_alone():
+    rollout, env = Counting(), LevelEnv(flat_below=2**31)
+    await play(job(algorithm={"redraws": 1}), TreeSampler(3), env, rollout, size=None)
+    assert rollout.seeds[4] == derive_seed(0, "r", env.played[1], "a", 0, 0)
 
 
 async def test_greedy_baseline_when_asked_for_then_an_extra_episode_is_marked_and_not_counted():

@@ -51,6 +51,14 @@ def test_tickets_carry_the_versions_that_must_answer() -> None:
     assert dict(tickets[1].policy_versions) == {"p": 2}
 
 
+def test_tickets_when_a_split_is_smaller_than_a_step_then_those_of_one_task_are_numbered() -> None:
+    indices = train_indices(spec(), 0, 3)
+    kind = pb.ROUND_KIND_TRAIN
+    tickets = make_tickets("j", "train-00000", kind, 0, "train", indices, {"p": 0}, 1.0)
+    assert [t.task_index for t in tickets] == indices
+    assert [t.occurrence for t in tickets] == [0, 0, 0, 1]
+
+
 def test_tasks_after_a_step_are_the_next_steps_or_the_evaluation_of_the_last_version() -> None:
     job = spec(eval={"num_tasks": 3, "every": 2})
 

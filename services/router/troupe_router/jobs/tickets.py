@@ -1,5 +1,6 @@
 """Which tasks a round plays, and their tickets. Pure: same seed, same tickets."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -93,7 +94,12 @@ def make_tickets(
     *,
     omits_tokens: bool = False,
 ) -> list[pb.Ticket]:
-    """One ticket a task, in order."""
+    """One ticket a task, in order. Tickets of one task are numbered, so that they draw anew."""
+    before: defaultdict[int, int] = defaultdict(int)
+    occurrences: list[int] = []
+    for index in indices:
+        occurrences.append(before[index])
+        before[index] += 1
     return [
         pb.Ticket(
             ticket_id=ticket_id(job_id, round_id, position),
@@ -106,6 +112,7 @@ def make_tickets(
             policy_versions=versions,
             opened_at=opened_at,
             omits_tokens=omits_tokens,
+            occurrence=occurrence,
         )
-        for position, index in enumerate(indices)
+        for position, (index, occurrence) in enumerate(zip(indices, occurrences, strict=True))
     ]

@@ -35,7 +35,7 @@ FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class Ticket(_message.Message):
-    __slots__ = ("ticket_id", "job_id", "round_id", "kind", "step", "split", "task_index", "policy_versions", "opened_at", "omits_tokens")
+    __slots__ = ("ticket_id", "job_id", "round_id", "kind", "step", "split", "task_index", "policy_versions", "opened_at", "omits_tokens", "occurrence")
     class PolicyVersionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class Ticket(_message.Message):
     POLICY_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     OPENED_AT_FIELD_NUMBER: _ClassVar[int]
     OMITS_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OCCURRENCE_FIELD_NUMBER: _ClassVar[int]
     ticket_id: str
     job_id: str
     round_id: str
@@ -63,7 +64,8 @@ class Ticket(_message.Message):
     policy_versions: _containers.ScalarMap[str, int]
     opened_at: float
     omits_tokens: bool
-    def __init__(self, ticket_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., split: _Optional[str] = ..., task_index: _Optional[int] = ..., policy_versions: _Optional[_Mapping[str, int]] = ..., opened_at: _Optional[float] = ..., omits_tokens: _Optional[bool] = ...) -> None: ...
+    occurrence: int
+    def __init__(self, ticket_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., split: _Optional[str] = ..., task_index: _Optional[int] = ..., policy_versions: _Optional[_Mapping[str, int]] = ..., opened_at: _Optional[float] = ..., omits_tokens: _Optional[bool] = ..., occurrence: _Optional[int] = ...) -> None: ...
 
 class ContentPart(_message.Message):
     __slots__ = ("text", "image_digest")
