@@ -1,8 +1,9 @@
 """Best-of-K imitation: the best candidate of each group is learnt, the others are not.
 
-The trained loss is the mean negative log likelihood of the best candidates: rejection sampling and
-fine-tuning in one loop, strictly on-policy. What it gains is what best-of-K selection gives alone,
-without any comparison of better with worse, so it is the baseline of the tree.
+The trained loss is the negative log likelihood of the best candidates, divided by the tokens of
+all K: rejection sampling and fine-tuning in one loop, strictly on-policy. What it gains is what
+best-of-K selection gives alone, without any comparison of better with worse, so it is the baseline
+of the tree. ``entropy_coef`` has no effect but that the entropy is measured.
 
 Source: RAFT (arXiv 2304.06767), Algorithm 1, with every step's own samples.
 """
@@ -14,7 +15,8 @@ from pydantic import BaseModel, Field
 from troupe.algorithms.advantages import ZERO_STD, sample_std
 from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput
 from troupe.algorithms.base import GroupRelative
-from troupe.spec.algorithm import AlgorithmSpec
+from troupe.spec.algorithm import AlgorithmSpec, KlSpec, LossSpec
+from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.params import Params
 
 
@@ -38,6 +40,7 @@ class BestOfK(GroupRelative):
     def __init__(self, spec: AlgorithmSpec, params: BaseModel | None = None) -> None:
         super().__init__(spec, params)
         self.sampling = self.params.sampling
+        _refuse_ignored(spec)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Of whole episodes, every turn of the best trajectory gets its share."""
@@ -54,3 +57,23 @@ class BestOfK(GroupRelative):
         from troupe.algorithms.losses import policy_gradient
 
         return policy_gradient(inputs)
+
+
+def _refuse_ignored(spec: AlgorithmSpec) -> None:
+    """Raise SpecInvalidError for settings of the loss that nothing would read."""
+    loss, issues = spec.loss, list[Issue]()
+    why = "best_of_k's loss is the likelihood alone; "
+    plain = loss.model_copy(update={"entropy_coef": 0.0, "kl": KlSpec()})
+    if plain != LossSpec() or spec.scale == "std":
+        message = (
+            f"{why}leave out scale: std, kind, clips, adaptive_entropy and importance, and with "
+            "importance max_staleness: nothing corrects for older weights"
+        )
+        issues.append(Issue("/algorithm/loss", message))
+    if loss.kl.coef > 0.0 and loss.kl.where == "loss":
+        issues.append(Issue("/algorithm/loss/kl/where", f"{why}use `where: reward`"))
+    if loss.kl.adaptive is not None:
+        message = f"{why}it measures no KL to the reference; leave it out"
+        issues.append(Issue("/algorithm/loss/kl/adaptive", message))
+    if issues:
+        raise SpecInvalidError(issues)

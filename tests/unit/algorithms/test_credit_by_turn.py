@@ -6,6 +6,7 @@ with another library (NumPy) and another order of loops.
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +81,35 @@ def test_best_of_k_when_whole_episodes_then_all_turns_of_the_best_are_learnt() -
     algorithm = BestOfK(PLAIN, BestOfKParams(sampling="parallel"))
     assert algorithm.advantages(group(acts)) == [1.0, 1.0, 0.0]
     assert algorithm.sampler().num_trajectories == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"loss": {"kl": {"coef": 0.1}}}, "/algorithm/loss/kl/where"),
+        (
+            {"loss": {"kl": {"coef": 0.1, "where": "reward", "adaptive": {"target": 0.1}}}},
+            "/algorithm/loss/kl/adaptive",
+        ),
+        ({"loss": {"adaptive_entropy": {"target": 0.3}}}, "/algorithm/loss"),
+        ({"loss": {"importance": {}}}, "/algorithm/loss: .*max_staleness"),
+        ({"loss": {"clip_high": 0.3}}, "/algorithm/loss"),
+        ({"loss": {"kind": "cispo"}}, "/algorithm/loss"),
+        ({"scale": "std"}, "/algorithm/loss: .*scale"),
+    ],
+)
+def test_best_of_k_when_a_setting_would_be_ignored_then_is_refused(
+    changes: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(SpecInvalidError, match=pointer):
+        BestOfK(AlgorithmSpec.model_validate(changes))
+
+
+@pytest.mark.parametrize("loss", [{"kl": {"coef": 0.1, "where": "reward"}}, {"entropy_coef": 0.01}])
+def test_best_of_k_when_kl_is_in_the_reward_or_entropy_is_measured_then_is_made(
+    loss: dict[str, Any],
+) -> None:
+    assert BestOfK(AlgorithmSpec.model_validate({"loss": loss, "overlong": {"buffer": 4}}))
 
 
 def test_turn_returns_when_discounted_then_sum_what_follows() -> None:
