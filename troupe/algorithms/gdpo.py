@@ -18,9 +18,9 @@ from pydantic import BaseModel, Field
 from troupe.algorithms.advantages import group_relative, std_unit
 from troupe.algorithms.algorithm import GroupOutcome, Needs
 from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.options import refuse_penalties
 from troupe.errors import InvalidArgumentError
 from troupe.spec.algorithm import AlgorithmSpec
-from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.params import Params
 
 
@@ -48,14 +48,8 @@ class Gdpo(GroupRelative):
     def __init__(self, spec: AlgorithmSpec, params: BaseModel | None = None) -> None:
         super().__init__(spec, params)
         self.sampling = self.params.sampling
-        why = f"'{spec.kind}' normalises the terms of the reward, and this is none of them; "
-        issues: list[Issue] = []
-        if spec.loss.kl.coef > 0.0 and spec.loss.kl.where == "reward":
-            issues.append(Issue("/algorithm/loss/kl/where", why + "use `where: loss`"))
-        if spec.overlong is not None:
-            issues.append(Issue("/algorithm/overlong", why + "remove it, or use at_grpo or grpo"))
-        if issues:
-            raise SpecInvalidError(issues)
+        why = f"'{spec.kind}' normalises the terms of the reward, and this is none of them"
+        refuse_penalties(spec, why)
 
     @property
     def needs(self) -> Needs:

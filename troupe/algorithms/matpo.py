@@ -18,12 +18,12 @@ from pydantic import BaseModel, Field
 from troupe.algorithms.advantages import group_relative
 from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.options import refuse_penalties
 from troupe.algorithms.rollout_weights import equal_rollouts
 from troupe.errors import InvalidArgumentError
 from troupe.samplers.led import LedSampler
 from troupe.samplers.sampler import Sampler
 from troupe.spec.algorithm import AlgorithmSpec
-from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.params import Params
 
 
@@ -50,14 +50,7 @@ class Matpo(GroupRelative):
 
     def __init__(self, spec: AlgorithmSpec, params: BaseModel) -> None:
         super().__init__(spec, params)
-        kl, issues = spec.loss.kl, list[Issue]()
-        why = "changes the reward of single calls, and calls share the lead's; leave it out"
-        if kl.coef > 0.0 and kl.where == "reward":
-            issues.append(Issue("/algorithm/loss/kl/where", f"{why}, or use loss"))
-        if spec.overlong is not None:
-            issues.append(Issue("/algorithm/overlong", why))
-        if issues:
-            raise SpecInvalidError(issues)
+        refuse_penalties(spec, "changes the reward of single calls, and calls share the lead's")
 
     def sampler(self) -> Sampler:
         """K whole episodes of a ticket, each with the lead's return."""

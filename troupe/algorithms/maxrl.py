@@ -9,7 +9,9 @@ Source: "Maximum Likelihood Reinforcement Learning" (arXiv 2602.02710): (R - mea
 from troupe.algorithms.advantages import ZERO_STD
 from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.options import refuse_penalties
 from troupe.errors import InvalidArgumentError
+from troupe.spec.algorithm import AlgorithmSpec
 
 
 class MaxRl(GroupRelative):
@@ -19,6 +21,10 @@ class MaxRl(GroupRelative):
     """
 
     scale = "none"
+
+    def __init__(self, spec: AlgorithmSpec) -> None:
+        super().__init__(spec)
+        refuse_penalties(spec, "makes rewards negative, and 'maxrl' takes none below 0")
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Raises InvalidArgumentError for a negative reward, whose sign the mean would turn."""

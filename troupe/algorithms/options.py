@@ -42,3 +42,14 @@ def check_options(
         issues.append(Issue("/algorithm/redraws", message))
     if issues:
         raise SpecInvalidError(issues)
+
+
+def refuse_penalties(spec: AlgorithmSpec, why: str) -> None:
+    """Raise SpecInvalidError for what the trainer would subtract from rewards; ``why`` it can't."""
+    kl, issues = spec.loss.kl, list[Issue]()
+    if kl.coef > 0.0 and kl.where == "reward":
+        issues.append(Issue("/algorithm/loss/kl/where", f"{why}; use `where: loss`"))
+    if spec.overlong is not None:
+        issues.append(Issue("/algorithm/overlong", f"{why}; remove it, or use grpo"))
+    if issues:
+        raise SpecInvalidError(issues)

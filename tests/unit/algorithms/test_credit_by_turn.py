@@ -57,6 +57,20 @@ def test_maxrl_when_a_reward_is_negative_then_is_refused() -> None:
         MaxRl(PLAIN).advantages(episodes(-0.5, 1))
 
 
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"loss": {"kl": {"coef": 0.1, "where": "reward"}}}, "/algorithm/loss/kl/where"),
+        ({"overlong": {"buffer": 4}}, "/algorithm/overlong"),
+    ],
+)
+def test_maxrl_when_the_trainer_would_lower_rewards_then_is_refused(
+    changes: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(SpecInvalidError, match=pointer):
+        MaxRl(AlgorithmSpec.model_validate(changes))
+
+
 def test_maxrl_when_a_trajectory_has_turns_then_counts_once() -> None:
     acts = [(0, 0, 1.0, "a"), (0, 1, 1.0, "b"), (1, 0, 0.0, "a")]
     assert MaxRl(PLAIN).advantages(group(acts)) == [1.0, 1.0, -1.0]
