@@ -88,5 +88,5 @@ def test_mappo_with_a_head_then_is_refused() -> None:
 
 def test_penalised_when_rewards_are_turns_then_each_turn_loses_its_own_kl() -> None:
     group = _group((0, 0, 1.0, 0.0), (0, 1, 1.0, 0.0), (1, 0, 1.0, 0.0))
-    got = penalised(group, [0.1, 0.2, 0.3], coef=1.0, by_turn=True)
+    got = penalised(group, [0.1, 0.2, 0.3], coef=1.0, by_trajectory=False)
     assert [c.reward for c in got.candidates] == pytest.approx([0.9, 0.8, 0.7])

@@ -215,13 +215,17 @@ def test_penalised_when_candidates_share_a_trajectory_then_all_lose_its_whole_kl
         Sample(1, 1.0, 3, False, trajectory=0),
         Sample(2, 0.0, 3, False, trajectory=1),
     ]
-    got = penalised(GroupOutcome("g", "solver", 0, members), [0.1, 0.2, 0.4], coef=0.5)
+    got = penalised(
+        GroupOutcome("g", "solver", 0, members), [0.1, 0.2, 0.4], coef=0.5, by_trajectory=True
+    )
     assert [c.reward for c in got.candidates] == pytest.approx([0.85, 0.85, -0.2])
 
 
 def test_penalised_when_siblings_answer_one_prompt_then_each_loses_its_own() -> None:
     members = [Sample(i, 1.0, 3, False) for i in range(2)]
-    got = penalised(GroupOutcome("g", "tool", 0, members), [0.1, 0.3], coef=1.0)
+    got = penalised(
+        GroupOutcome("g", "tool", 0, members), [0.1, 0.3], coef=1.0, by_trajectory=False
+    )
     assert [c.reward for c in got.candidates] == pytest.approx([0.9, 0.7])
 
 

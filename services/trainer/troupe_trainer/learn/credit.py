@@ -72,7 +72,7 @@ class CreditAssigner:
         return AssignedCredit(credited, lessons)
 
     def _outcomes(self, policy: str, groups: Sequence[pb.Group]) -> list[GroupOutcome]:
-        outcomes = [self._shortened(group_outcome(group)) for group in groups]
+        outcomes = [self._shortened(group) for group in groups]
         kl, learner = self._spec.algorithm.loss.kl, self._learners[policy]
         is_taxed = kl.coef > 0.0 and kl.where == "reward"
         if not groups or not (is_taxed or self._algorithm.needs.log_ratios):
@@ -80,26 +80,32 @@ class CreditAssigner:
         plain = [self._attach(group, [0.0] * len(group.candidates)) for group in groups]
         if is_taxed:
             outcomes = [
-                penalised(outcome, values, learner.kl_coef, by_turn=self._is_by_turn)
-                for outcome, values in zip(outcomes, learner.reference_kl(plain), strict=True)
+                self._penalised(group, outcome, values, learner.kl_coef)
+                for group, outcome, values in zip(
+                    groups, outcomes, learner.reference_kl(plain), strict=True
+                )
             ]
         if self._algorithm.needs.log_ratios:
             outcomes = _with(outcomes, "log_ratio", learner.log_ratios(plain))
         return outcomes
 
-    @property
-    def _is_by_turn(self) -> bool:
-        return self._algorithm.sampler().grouping in ("turns", "acts")
+    def _penalised(
+        self, group: pb.Group, outcome: GroupOutcome, penalties: Sequence[float], coef: float
+    ) -> GroupOutcome:
+        """``outcome`` of ``group``, whose candidates by task carry their trajectory's return."""
+        by_turn = self._algorithm.sampler().grouping in ("turns", "acts")
+        is_return = group.key == pb.GROUP_KEY_TASK and not by_turn
+        return penalised(outcome, penalties, coef, by_trajectory=is_return)
 
-    def _shortened(self, outcome: GroupOutcome) -> GroupOutcome:
-        """``outcome`` with the penalty of completions near the token limit in its rewards."""
-        overlong = self._spec.algorithm.overlong
+    def _shortened(self, group: pb.Group) -> GroupOutcome:
+        """Of ``group``, with the penalty of completions near the token limit in its rewards."""
+        outcome, overlong = group_outcome(group), self._spec.algorithm.overlong
         if overlong is None:
             return outcome
         limit = self._spec.sampling_for(outcome.agent).max_new_tokens
         lengths = [candidate.num_tokens for candidate in outcome.candidates]
         penalties = [overlong_penalty(length, limit, overlong.buffer) for length in lengths]
-        return penalised(outcome, penalties, overlong.weight, by_turn=self._is_by_turn)
+        return self._penalised(group, outcome, penalties, overlong.weight)
 
     def _lessons(
         self, prompts: Sequence[Sequence[tuple[int, ...]]], outcomes: Sequence[GroupOutcome]
@@ -148,22 +154,21 @@ def overlong_penalty(num_tokens: int, limit: int, buffer: int) -> float:
 
 
 def penalised(
-    group: GroupOutcome, penalties: Sequence[float], coef: float, *, by_turn: bool = False
+    group: GroupOutcome, penalties: Sequence[float], coef: float, *, by_trajectory: bool
 ) -> GroupOutcome:
     """``group`` with coef * penalty subtracted from each reward: a candidate's or a trajectory's.
 
-    ``penalties`` holds each candidate's KL or other cost, in index order. Where a trajectory has
-    several candidates in the group, all carry its return, so the sum is subtracted from each; with
-    ``by_turn`` they carry their own turn's reward instead.
+    ``penalties`` holds each candidate's KL or other cost, in index order. ``by_trajectory``: all
+    candidates of a trajectory carry its return, so the sum of theirs is subtracted from each.
 
     Source: KL in the reward: InstructGPT (arXiv 2203.02155), Section 3.5.
     """
-    of_trajectory: dict[int, float] = defaultdict(float)
-    is_return = not by_turn and len({c.trajectory for c in group.candidates}) > 1
-    for candidate, value in zip(group.candidates, penalties, strict=True):
-        of_trajectory[candidate.trajectory if is_return else candidate.index] += value
+    keys = [c.trajectory if by_trajectory else c.index for c in group.candidates]
+    sums: dict[int, float] = defaultdict(float)
+    for key, value in zip(keys, penalties, strict=True):
+        sums[key] += value
     candidates = [
-        replace(c, reward=c.reward - coef * of_trajectory[c.trajectory if is_return else c.index])
-        for c in group.candidates
+        replace(c, reward=c.reward - coef * sums[key])
+        for key, c in zip(keys, group.candidates, strict=True)
     ]
     return replace(group, candidates=candidates)
