@@ -1,19 +1,20 @@
 """Demonstrations in a file: whose they are, their tokens, what is refused, what a job reports."""
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from algorithm_world import build_planner
-from trainer_data import LORA, groups_of_step, imitating_spec, job_spec
+from trainer_data import LORA, groups_of_step, imitating_spec, job_spec, make_group
 from transformers import AutoTokenizer
 
 from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.step_report.trainer import TrainerPart, over_policies
-from troupe.spec.algorithm import DemonstrationsSpec
+from troupe.spec.algorithm import DemonstrationsSpec, FilterSpec
 from troupe.spec.job import JobSpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import ChatTemplate
@@ -115,6 +116,33 @@ async def test_job_when_it_imitates_then_the_report_has_it_and_the_answers_becom
     assert losses[-1] < 0.85 * losses[0], losses
     assert all(line["demonstration_tokens"] == lines[0]["demonstration_tokens"] for line in lines)
     assert all(line["demonstration_weight"] == 1.0 for line in lines)
+
+
+async def test_job_when_a_filter_leaves_out_all_groups_then_demonstrations_still_teach(
+    planner: Path, tmp_path: Path
+) -> None:
+    path = _rows(tmp_path, ROW, {**ROW, "answer": "right"})
+    spec = _of_file(planner, path, per_update=1, weight=1.0, minibatches=2)
+    algorithm = spec.algorithm.model_copy(update={"filters": FilterSpec(zero_variance=True)})
+    spec = spec.model_copy(update={"algorithm": algorithm})
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        losses: list[float] = []
+        for step in range(3):
+            rng = random.Random(step)
+            groups = [make_group(rng, step=step, task=n, rewards=[1.0] * 4) for n in range(2)]
+            batch = Batch(step, {"shared": groups}, {})
+            line = step_report(batch, await team.learn(batch), 0.1).to_line()
+            assert line["is_flat"]
+            losses.append(line["demonstration_loss"])
+        nobody = await team.learn(Batch(3, {"shared": []}, {}))
+        assert "demonstration_loss" not in nobody.outcomes["shared"].metrics
+        # Two updates a step: each row is shown once in every step, and the rate goes on.
+        assert team.states()["shared"].optimizer_step == 6
+    finally:
+        team.close()
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0]
 
 
 def test_report_when_policies_have_trainers_then_the_loss_is_weighed_by_tokens_shown() -> None:

@@ -151,12 +151,15 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
         self._first = self._nothing_ahead()
 
-    def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
+    def step(
+        self, groups: Sequence[CreditedGroup], version: int | None = None, *, is_flat: bool = False
+    ) -> LearnOutcome:
         """Take one training step: in each epoch a group is in one of the minibatches.
 
         Groups of one ticket follow each other. What ``ahead`` computed of the very same groups is
-        taken from there; the weights are the same bits with and without.
-        ``version`` is that of the present weights: parity is not measured on groups of older ones.
+        taken from there; the weights are the same bits with and without. ``version`` is that of the
+        present weights: parity is not measured on groups of older ones. ``is_flat``: a filter left
+        all groups out; demonstrations are shown all the same.
 
         Raises:
             NonFiniteError: before any weight of the minibatch changes.
@@ -164,7 +167,7 @@ class Learner:
         parts = self._layout.minibatches(groups, self._optimizer.next_step)
         is_current = version is None or all(oldest_version(g.record) == version for g in groups)
         try:
-            shown, weights = self._imitated(parts)
+            shown, weights = self._imitated(parts, is_flat=is_flat)
             outcome = self._step(self._deal_step(parts), is_current, shown, weights)
         except NonFiniteError as error:
             self.discard_ahead()
@@ -188,13 +191,15 @@ class Learner:
         batch = microbatch(blocks)
         return self._passes.gradient(batch, self._passes.fixed(batch), counts=True)
 
-    def _imitated(self, parts: Sequence[Sequence[CreditedGroup]]) -> tuple[Dealt, list[float]]:
+    def _imitated(
+        self, parts: Sequence[Sequence[CreditedGroup]], *, is_flat: bool
+    ) -> tuple[Dealt, list[float]]:
         """Demonstrations of each minibatch with groups, dealt to the ranks, and their weights."""
         prompts = [list[PromptSamples]() for _ in parts]
         weights = [0.0 for _ in parts]
         optimizer_step, demonstrations = self._optimizer.next_step, self._demonstrations
         for number, groups in enumerate(parts):
-            if demonstrations is not None and groups:
+            if demonstrations is not None and (groups or is_flat):
                 prompts[number] = demonstrations.of_update(optimizer_step)
                 weights[number] = demonstrations.weight(optimizer_step)
                 optimizer_step += 1
@@ -354,7 +359,7 @@ class Learner:
         if shown[0].denominator:
             outcome.imitated = self._passes.imitate(*shown)
         reached("trainer.learning", self._optimizer.next_step)
-        self._optimizer.advance(share.num_groups)
+        self._optimizer.advance(share.num_groups or shown[0].denominator)
         if outcome.num_tokens or outcome.imitated.num_tokens:
             self._optimizer.update(outcome, number)
             self.model.revision += 1

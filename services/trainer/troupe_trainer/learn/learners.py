@@ -276,9 +276,10 @@ class Learners:
         values = self._critics.learn(credit.lessons) if self._critics is not None else {}
         outcomes: dict[str, LearnOutcome] = {}
         for policy, groups in credit.groups.items():
+            learnt = self._learnt_from(groups)
             try:
                 outcomes[policy] = self.by_policy[policy].step(
-                    self._learnt_from(groups), batch.step
+                    learnt, batch.step, is_flat=bool(groups) and not learnt
                 )
             except NonFiniteError as error:
                 mark = f"{self.policy}-" if self.policy else ""
