@@ -49,7 +49,7 @@ class BestOfK(GroupRelative):
         if sample_std(list(rewards.values())) < ZERO_STD:
             return [0.0] * len(keys)
         most = max(rewards.values())
-        best = {key for key, reward in rewards.items() if reward == most}
+        best = {key for key, reward in rewards.items() if most - reward < ZERO_STD}
         return [1.0 / len(best) if key in best else 0.0 for key in keys]
 
     def loss(self, inputs: LossInputs) -> LossOutput:

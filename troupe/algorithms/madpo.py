@@ -19,6 +19,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from troupe.algorithms.advantages import ZERO_STD
 from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput, Needs
 from troupe.algorithms.base import GroupRelative
 from troupe.spec.algorithm import AlgorithmSpec, LossSpec
@@ -75,7 +76,7 @@ class Madpo(GroupRelative):
             count = min(len(candidates) for candidates in team)
             returns = [math.fsum(candidates[k].reward for candidates in team) for k in range(count)]
             best, worst = returns.index(max(returns)), returns.index(min(returns))
-            if returns[best] > returns[worst]:
+            if returns[best] - returns[worst] >= ZERO_STD:  # less is rounding
                 margin = math.fsum(
                     candidates[best].log_ratio - candidates[worst].log_ratio for candidates in team
                 )

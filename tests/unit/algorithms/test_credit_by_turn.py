@@ -82,6 +82,7 @@ def test_maxrl_when_a_trajectory_has_turns_then_counts_once() -> None:
         ((2, 5, 5, 1), [0, 0.5, 0.5, 0]),
         ((-3, -1), [0, 1]),
         ((4, 4, 4), [0, 0, 0]),
+        ((0.1 + 0.2, 0.3, 0), [0.5, 0.5, 0]),
     ],
 )
 def test_best_of_k_when_judged_then_the_best_share_one(

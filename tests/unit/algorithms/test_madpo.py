@@ -46,6 +46,12 @@ def test_madpo_when_joint_actions_are_equal_then_there_is_no_pair() -> None:
     assert _across(a, b) == [[0.0, 0.0], [0.0, 0.0]]
 
 
+def test_madpo_when_joint_actions_differ_by_rounding_then_there_is_no_pair() -> None:
+    a, b = _group("a", [0.1, 0.3], [0.0, 0.0]), _group("b", [0.2, 0.0], [0.0, 0.0])
+    assert 0.1 + 0.2 != 0.3
+    assert _across(a, b) == [[0.0, 0.0], [0.0, 0.0]]
+
+
 def test_madpo_when_there_are_several_nodes_then_each_has_its_own_pair() -> None:
     one = _group("a", [1.0, 0.0], [0.0, 0.0], "n0")
     two = _group("a", [0.0, 1.0], [0.0, 0.0], "n1")
