@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from troupe.algorithms.algorithm import Algorithm, Remembering
+from troupe.algorithms.algorithm import Algorithm, Remembering, credits_by_ticket
 from troupe.algorithms.load import load_algorithm
 from troupe.bundles.planned import is_bundled, planned_family
 from troupe.episodes.coalitions import check_coalitions
@@ -43,17 +43,24 @@ class JobParts:
     def player(
         self, rollout: RolloutPort, env: EnvPort, teacher: TeacherPort | None = None
     ) -> EpisodePlayer:
-        """A player of this job's tickets; without ``teacher`` none scores what is sampled."""
+        """A player of this job's tickets; without ``teacher`` none scores what is sampled.
+
+        Rewards by turn do not tell what an act is worth: the algorithm says what is redrawn.
+        """
+        algorithm, sampler = self.algorithm, self.algorithm.sampler()
+        is_asked = credits_by_ticket(algorithm, self.spec.algorithm)
+        by_turn = sampler.grouping in ("turns", "acts")
         return EpisodePlayer(
             self.spec,
             workflow=self.workflow,
-            sampler=self.algorithm.sampler(),
+            sampler=sampler,
             mix=self.mix,
             rollout=rollout,
             env=env,
             num_tasks=cache(lambda split: self.family.taskset().size(split)),
-            with_terms=self.algorithm.needs.terms,
+            with_terms=algorithm.needs.terms,
             teacher=teacher,
+            advantages=algorithm.advantages if by_turn and is_asked else None,
         )
 
 

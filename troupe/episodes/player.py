@@ -32,7 +32,7 @@ from troupe.episodes.groups import (
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
 from troupe.episodes.ports import EnvPort, RolloutPort, Start, TeacherPort
-from troupe.episodes.redraw import has_variance, play_again, redrawn_index
+from troupe.episodes.redraw import Advantages, has_variance, play_again, redrawn_index
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
@@ -71,11 +71,13 @@ class EpisodePlayer:
         num_tasks: Callable[[Split], int | None] = lambda split: None,
         with_terms: bool = False,
         teacher: TeacherPort | None = None,
+        advantages: Advantages | None = None,
     ) -> None:
         """``num_tasks`` gives the size of a split, or None if infinite; redraws stay within it.
 
         ``with_terms``: the algorithm needs the terms of rewards. ``teacher``: scores what is
-        sampled for training, of policies whose teacher is served.
+        sampled for training, of policies whose teacher is served. ``advantages``: of a group, by
+        which it is redrawn; without, by what its candidates earned.
         """
         self._spec = spec
         self._workflow = workflow
@@ -86,6 +88,7 @@ class EpisodePlayer:
         self._num_tasks = num_tasks
         self._with_terms = with_terms
         self._teacher = teacher
+        self._advantages = advantages
         self._deadlines = CallDeadlines(spec)
 
     async def reset(self, ticket: pb.Ticket) -> Start:
@@ -114,8 +117,11 @@ class EpisodePlayer:
         last = 0 if ticket.kind == pb.ROUND_KIND_EVAL else self._spec.algorithm.redraws
         played, num_tokens, attempt = await self._play_task(ticket, 0, start), 0, 0
         ends: Counter[str] = Counter()
-        grouping = self._sampler.grouping
-        while attempt < last and played.groups and not has_variance(played.groups, grouping):
+
+        def teaches(groups: list[pb.Group]) -> bool:
+            return has_variance(groups, self._sampler.grouping, self._advantages)
+
+        while attempt < last and played.groups and not teaches(played.groups):
             attempt += 1
             num_tokens += played.episode.num_tokens
             ends.update(played.episode.program_ends)

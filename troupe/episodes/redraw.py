@@ -7,9 +7,10 @@ Source: DAPO (arXiv 2503.14476), Section 3.2.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import GroupOutcome, group_outcome
 from troupe.samplers.sampler import GroupingKey
 from troupe.seeds import derive_seed
 
@@ -17,13 +18,23 @@ _ENDLESS = 2**31
 """Bound of the indices drawn for an infinite split."""
 
 
-def has_variance(groups: Sequence[pb.Group], grouping: GroupingKey) -> bool:
-    """Whether what the candidates of some group earned differs.
+Advantages = Callable[[GroupOutcome], Sequence[float]]
+
+
+def has_variance(
+    groups: Sequence[pb.Group], grouping: GroupingKey, advantages: Advantages | None = None
+) -> bool:
+    """Whether some group teaches: by its ``advantages``, else where what candidates earned differs.
 
     Groups of "turns" hold the acts of whole episodes; an act earned what came from it on.
 
     Example: rewards 1, 1, 1, 1 and 0, 1, 0, 0 of two groups: True, by the second.
     """
+    if advantages is not None:
+        try:
+            return any(any(advantages(group_outcome(group))) for group in groups)
+        except OverflowError:  # of a reward that the trainer refuses and counts
+            return True
     earned = _to_go if grouping == "turns" else _rewards
     return any(len(set(earned(group))) > 1 for group in groups)
 

@@ -1,11 +1,15 @@
 """What learns decides what is drawn: redraws, greedy baselines, turns in learning, turn rewards."""
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import Candidate, Generation
+from troupe.episodes.build import JobParts
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import Outcome, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
@@ -141,6 +145,37 @@ def test_variance_when_groups_hold_turns_then_is_of_what_episodes_earned(last, d
     ]
     assert has_variance([pb.Group(candidates=acts)], "turns") is differs
     assert has_variance([pb.Group(candidates=acts)], "task")
+
+
+class LateEnv(LevelEnv):
+    """Pays 1 for the last act of the second turn and nothing before, whoever plays how."""
+
+    def _outcome(self, history, agent, number, observe):
+        after = [*history, number]
+        views = self._views(after, observe)
+        team = float(len(after) > 4)
+        return Outcome(json.dumps(after).encode(), team, {}, False, False, "{}", views)
+
+
+@pytest.mark.parametrize(
+    ("params", "num_redraws"),
+    [
+        ({}, 2),  # each act brings 1 from it on
+        ({"gamma": 0.0}, 0),  # a first act brings 0 until the next, a second 1
+        ({"reward": "own_act"}, 2),  # paid 0 and 1 themselves, and bring 1 from them on
+        ({"reward": "own_act", "gamma": 0.0}, 0),
+    ],
+)
+async def test_redraws_when_rewards_are_by_turn_then_the_algorithm_says_what_is_flat(
+    params, num_redraws
+):
+    spec = job(algorithm={"kind": "turn_grpo", "params": params, "redraws": 2})
+    algorithm, mix = load_algorithm(spec.algorithm), RewardMix(spec.reward, {"a": {}, "b": {}})
+    family: Any = SimpleNamespace(taskset=lambda: SimpleNamespace(size=lambda split: 10))
+    parts = JobParts(spec, family, TurnBased(spec.workflow), algorithm, mix)
+    ticket = pb.Ticket(round_id="r", split="train", policy_versions={"p": 0, "q": 0})
+    played = await parts.player(Counting(), LateEnv()).play(ticket)
+    assert played.episode.num_redraws == num_redraws
 
 
 @pytest.mark.parametrize("changes", [{}, {"kind": pb.ROUND_KIND_EVAL}])
