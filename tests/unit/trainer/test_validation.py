@@ -43,6 +43,14 @@ def _nan(group: pb.Group) -> None:
     group.candidates[0].reward = float("nan")
 
 
+def _huge(group: pb.Group) -> None:
+    group.candidates[0].reward = -1e200
+
+
+def _huge_term(group: pb.Group) -> None:
+    group.candidates[0].terms["length"] = 1e39
+
+
 def _alone(group: pb.Group) -> None:
     del group.candidates[1:]
 
@@ -84,6 +92,8 @@ def _beyond_the_leads(group: pb.Group) -> None:
         (_tamper, "prompt_digest"),
         (_stale, "stale_version"),
         (_nan, "non_finite_reward"),
+        (_huge, "non_finite_reward"),
+        (_huge_term, "non_finite_reward"),
         (_alone, "too_few_candidates"),
         (_empty, "empty_completion"),
         (_short, "bad_logprobs"),

@@ -3,7 +3,6 @@
 Owns the reasons that refused groups are counted under. Never repairs a group.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from troupe_trainer.learn.image_faults import image_fault
 
 ROUNDING = 1e-3
 """A log probability above 0 by more than an engine's rounding is none."""
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
     versions = {group.policy_version, *(c.policy_version for c in group.candidates)}
     if max(versions) > newest or oldest_version(group) < newest - expected.max_staleness:
         return "stale_version"
-    if not all(map(math.isfinite, group.lead_returns)):
+    if not all(map(_is_learnable, group.lead_returns)):
         return "non_finite_reward"
     for candidate in group.candidates:
         if group.lead_returns and candidate.trajectory >= len(group.lead_returns):
@@ -105,7 +105,7 @@ def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
             return "empty_completion"
         if _has_unknown(candidate.token_ids, expected):
             return "unknown_token"
-        if not math.isfinite(candidate.reward):
+        if not all(map(_is_learnable, (candidate.reward, *candidate.terms.values()))):
             return "non_finite_reward"
         logprobs = np.array(candidate.rollout_logprobs)
         if len(logprobs) != len(candidate.token_ids) or not np.isfinite(logprobs).all():
@@ -116,6 +116,11 @@ def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
         if needs_scores and (reason := _score_fault(candidate)):
             return reason
     return None
+
+
+def _is_learnable(reward: float) -> bool:
+    """Whether tensors can hold ``reward``; a larger one overflows when it is squared."""
+    return abs(reward) <= _LARGEST
 
 
 def _score_fault(candidate: pb.Candidate) -> str | None:
