@@ -90,6 +90,20 @@ def test_dockerfile_when_read_then_it_installs_only_what_a_lock_holds() -> None:
         assert words[-2] == "-r" and lock.parent == Path("deploy/locks") and lock.stem in LOCKS
 
 
+def test_dockerfile_when_a_stage_is_slimmed_then_no_later_step_installs_into_it() -> None:
+    """slim.sh removes pip: `pip` is then the base image's, and packages land in its Python."""
+    text = (ROOT / "deploy" / "docker" / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    stages = dict[str, str]()
+    for block in re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]:
+        head, _, body = block.partition("\n")
+        base, name = re.fullmatch(r"(\S+) AS (\S+)", head).groups()  # type: ignore[union-attr]
+        stages[name] = stages.get(base, "") + body
+    slimmed = {name: body.split("slim /opt/troupe") for name, body in stages.items()}
+    ends_slim = {name for name, parts in slimmed.items() if len(parts) > 1}
+    assert ends_slim == {"build-router", "build-env", "build-torch", "build-serve"}
+    assert all("pip " not in "".join(parts[1:]) for parts in slimmed.values())
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_when_read_then_its_actions_are_pinned_and_its_rights_are_few(path: Path) -> None:
     document = yaml.safe_load(path.read_text("utf-8"))
