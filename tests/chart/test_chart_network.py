@@ -13,6 +13,8 @@ EDGES = {
     # Generate and Step.
     ("router", "rollout", 9000),
     ("router", "env", 9000),
+    # GetProgress.
+    ("router", "trainer", 9000),
     # UpdateWeights.
     ("trainer", "rollout", 9000),
     # Streams.
