@@ -5,9 +5,6 @@ a broken, slow or oversized one leaves nothing behind.
 """
 
 import asyncio
-import contextlib
-import fcntl
-import os
 import shutil
 import tempfile
 import uuid
@@ -31,11 +28,10 @@ from troupe.errors import (
 )
 from troupe.runtime.weights import check_declared, verify_file, verify_layout
 from troupe.runtime.weights.store import WeightStore, wait_for
+from troupe_rollout.held_folder import HeldFolder
 
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
 _PREFIX = "troupe-staging-"
-"""Another one than that of versions which hold no lock: theirs may be at work beside this one."""
-_TRIES = 10
 
 Requests = AsyncIterator[UpdateWeightsRequest]
 
@@ -71,16 +67,12 @@ class StagingArea:
         self._chunk_timeout_s = chunk_timeout_s
         self._store = store
         self._num_uploads = 0
-        self._folder: Path | None = None
-        self._lock: int | None = None
+        self._folder: HeldFolder | None = None
 
     def open(self) -> None:
         """Make the folder, and remove the leftovers of killed lives of this service."""
         try:
-            self._parent.mkdir(parents=True, exist_ok=True)
-            for folder in self._parent.glob(f"{_PREFIX}*"):
-                _remove_unless_held(folder)
-            self._folder, self._lock = _held_folder(self._parent)
+            self._folder = HeldFolder(self._parent, _PREFIX)
         except OSError as error:
             raise InvalidArgumentError(
                 f"The staging folder {self._parent} can't be written ({error}). Set "
@@ -90,11 +82,8 @@ class StagingArea:
     def close(self) -> None:
         """Remove the folder."""
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.close()
             self._folder = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     @asynccontextmanager
     async def receive(self, requests: Requests, admit: Admit) -> AsyncGenerator[Upload]:
@@ -117,7 +106,7 @@ class StagingArea:
                 "(TROUPE_ROLLOUT_MAX_UPLOADS). Send the weights again later."
             )
         self._num_uploads += 1
-        folder = self._folder / uuid.uuid4().hex
+        folder = self._folder.path / uuid.uuid4().hex
         try:
             yield await self._take(requests, folder, admit)
         finally:
@@ -211,42 +200,6 @@ class StagingArea:
                 f"Nothing arrived for {self._chunk_timeout_s:g} s while waiting for {what} of the "
                 "weights. Send them again."
             ) from error
-
-
-def _held_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder and its lock, which is held until this process ends, however it ends."""
-    for _ in range(_TRIES):
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        # Another process may have taken it for a leftover before it was locked.
-        with contextlib.suppress(FileNotFoundError):
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if _is_locked_by(lock) and folder.is_dir():
-                return folder, lock
-            os.close(lock)
-    raise OSError(f"{_TRIES} new folders were removed at once")
-
-
-def _remove_unless_held(folder: Path) -> None:
-    """Remove another life's folder, unless its process is alive and holds the lock."""
-    try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        # It went, or is another user's in a folder for all such as /tmp.
-        return
-    try:
-        if _is_locked_by(lock):
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)
-
-
-def _is_locked_by(lock: int) -> bool:
-    """Take the lock of an open folder; False when another process holds it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _check(request: UpdateWeightsRequest, manifest: WeightsManifest, written: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import threading
 from typing import Any
@@ -234,3 +235,19 @@ async def test_environment_that_cannot_serve_is_refused_at_once(
 ):
     with pytest.raises(InvalidArgumentError, match=words):
         await world.started(**settings)
+
+
+async def test_server_when_its_log_cannot_be_written_then_comes_back_once_it_can(
+    world: FakeSglangWorld,
+):
+    engine = await world.started()
+    [server], folder = engine._servers, engine._work.path
+    shutil.rmtree(folder)
+    folder.touch()
+    os.kill(server.pid, signal.SIGKILL)
+    await until(lambda: "can't be written" in server._why)
+    with pytest.raises(UnavailableError, match="TROUPE_ROLLOUT_SGLANG_WORK_DIR"):
+        server.client()
+    folder.unlink()
+    await until(engine.is_ready)
+    assert server.num_starts == 2

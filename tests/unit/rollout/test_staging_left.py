@@ -1,9 +1,11 @@
-"""What lives that were killed left in the staging folder goes at the next start."""
+"""What killed lives left in the folders of staging and servers goes at the next start."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from troupe_rollout.engines.sglang.files import WorkFolder
 from troupe_rollout.staging import StagingArea
 
 _LIFE = """
@@ -56,3 +58,15 @@ def test_link_of_that_name_when_left_by_another_then_is_not_followed(tmp_path: P
     staging.open()
     staging.close()
     assert (tmp_path / "kept" / "file").exists()
+
+
+def test_work_folder_when_old_and_its_engine_lives_then_stays_and_a_leftover_goes(
+    tmp_path: Path,
+) -> None:
+    old, new = WorkFolder(str(tmp_path)), WorkFolder(str(tmp_path))
+    os.utime(kept := old.path, (0, 0))
+    (tmp_path / f"{kept.name.rpartition('-')[0]}-left").mkdir()
+    assert {new.path, kept} == set(tmp_path.iterdir())
+    old.close()
+    new.close()
+    assert list(tmp_path.iterdir()) == []

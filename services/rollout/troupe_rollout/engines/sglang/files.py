@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,9 +30,9 @@ from troupe.spec.policy import LoraSpec
 from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.names import module_name, served_name
 from troupe_rollout.engines.versions import held_digest
+from troupe_rollout.held_folder import HeldFolder
 
-_PREFIX = "troupe-sglang-"
-_STALE_S = 24 * 3600.0
+_PREFIX = "troupe-servers-"
 _LORA_NAME = re.compile(r"^base_model\.model\.(.+)\.lora_([AB])\.weight$")
 _UNSUPPORTED = (
     "use_dora",
@@ -53,14 +52,14 @@ class WorkFolder:
         self._parent = Path(parent or tempfile.gettempdir())
         self._counter = itertools.count(1)
         self._nonce = uuid.uuid4().hex[:8]
-        self._folder: Path | None = None
+        self._folder: HeldFolder | None = None
 
     @property
     def path(self) -> Path:
         """The folder, created on first use."""
         if self._folder is None:
             self._folder = self._make()
-        return self._folder
+        return self._folder.path
 
     def new_name(self, policy: str, policy_version: int) -> str:
         """A name that is never used twice, so that no cache can mix two loads of one version."""
@@ -69,16 +68,12 @@ class WorkFolder:
     def close(self) -> None:
         """Remove everything."""
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.close()
             self._folder = None
 
-    def _make(self) -> Path:
+    def _make(self) -> HeldFolder:
         try:
-            self._parent.mkdir(parents=True, exist_ok=True)
-            for stale in self._parent.glob(f"{_PREFIX}*"):
-                if time.time() - stale.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(stale, ignore_errors=True)
-            return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent))
+            return HeldFolder(self._parent, _PREFIX)
         except OSError as error:
             raise InvalidArgumentError(
                 f"The work folder {self._parent} can't be written ({error}). Set "

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.launch.processes import is_group_alive
@@ -41,10 +42,11 @@ class ChildProcess:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Raises InvalidArgumentError when there is no such program."""
-        with contextlib.suppress(FileNotFoundError):
-            self.log.replace(self.log.with_suffix(".previous.log"))
-        with self.log.open("ab") as log:
+        """Raises InvalidArgumentError when there is no such program.
+
+        Raises UnavailableError when its log can't be written.
+        """
+        with self._opened_log() as log:
             try:
                 self._process = await asyncio.create_subprocess_exec(
                     *self._argv,
@@ -59,6 +61,19 @@ class ChildProcess:
                     f"{self._argv[0]} can't be run ({error}). Run scripts/setup_sglang.py, or "
                     "correct TROUPE_ROLLOUT_SGLANG_PYTHON."
                 ) from error
+
+    def _opened_log(self) -> BinaryIO:
+        try:
+            # A cleaner of temporary folders may have removed it from under a server that ran long.
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                self.log.replace(self.log.with_suffix(".previous.log"))
+            return self.log.open("ab")
+        except OSError as error:
+            raise UnavailableError(
+                f"the server's log {self.log} can't be written ({error}). Free space there, or set "
+                "TROUPE_ROLLOUT_SGLANG_WORK_DIR to a folder that can."
+            ) from error
 
     async def wait(self) -> int:
         """Exit status; negative is a signal."""

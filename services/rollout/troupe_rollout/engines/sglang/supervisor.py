@@ -244,9 +244,9 @@ class Supervisor:
                 await self._take_down()
                 await asyncio.sleep(backoff.pause_s(num_failures))
                 await self._bring_up()
-            except TroupeError as error:
-                self.state, self._why = "down", error.message
-                _log.error("sglang.restart_failed", error=error.message)
+            except (TroupeError, OSError) as error:
+                self.state, self._why = "down", str(error)
+                _log.error("sglang.restart_failed", error=str(error))
             else:
                 return
 
