@@ -42,6 +42,8 @@ def read(name: str, /, **labels: str) -> float | None:
 def test_job_when_it_begins_then_what_alerts_count_is_zero() -> None:
     """Prometheus sees the increase to a first event only from a sample before it."""
     assert read("troupe_job_parity_alarms_total", policy="p") == 0
+    for cause in ("canary", "other"):
+        assert read("troupe_job_pushes_refused_total", policy="p", cause=cause) == 0
     assert read("troupe_job_component_restarts_total") == 0
     assert read("troupe_job_groups_total", outcome="trained") == 0
 
@@ -75,6 +77,15 @@ def test_alarm_and_restart_events_when_observed_then_are_counted() -> None:
     job_metrics.observe_event(JOB, "job.state", {})
     assert read("troupe_job_parity_alarms_total", policy="p") == 1
     assert read("troupe_job_component_restarts_total") == 1
+
+
+def test_refused_push_when_observed_then_is_counted_by_its_cause() -> None:
+    """The trainer's own count ends with its process, right after it."""
+    job_metrics.observe_event(JOB, "weights.refused", {"policy": "p", "cause": "canary"})
+    # From a trainer of an earlier version.
+    job_metrics.observe_event(JOB, "weights.refused", {"policy": "p"})
+    for cause in ("canary", "other"):
+        assert read("troupe_job_pushes_refused_total", policy="p", cause=cause) == 1
 
 
 async def test_series_when_the_job_ends_then_linger_and_go() -> None:

@@ -174,7 +174,7 @@ async def test_refusal_names_replica_policy_and_tensor():
     assert type == "weights.refused"
     found = (data["replica"], data["policy"], data["tensor"], data["reason"])
     assert found == ("r1", "p", "model.norm.weight", "wrong")
-    assert data["canary_error"] is None
+    assert data["canary_error"] is None and data["cause"] == "other"
     labels = {"job_id": "job-refused", "policy": "p", "outcome": "refused"}
     assert value("troupe_weights_pushes_total", **labels) == 1
 
@@ -183,12 +183,18 @@ async def test_refusal_names_replica_policy_and_tensor():
 async def test_refusal_by_the_canary_tells_how_far_off_it_was(error: float, told: float | None):
     events = Events()
     job_id = f"job-canary-{error:g}"
-    result = PushResult("r1", canary_s=0.1, canary_error=error)
+    result = PushResult("r1", canary_s=0.1, canary_error=error, canary_limit=0.1)
     refusal = push_refusal(result, WeightsRejectedError("it differs"))
     await PushEvents(job_id, cast("EventLog", events), ["p"]).refused(EXPORT, "grpc", refusal)
-    assert events.said[0][1]["canary_error"] == told
+    data = events.said[0][1]
+    assert (data["canary_error"], data["cause"]) == (told, "canary")
     labels = {"job_id": job_id, "policy": "p", "replica": "r1"}
     assert value("troupe_weights_canary_error_nats", **labels) == error
+
+
+def test_refusal_when_the_canary_was_right_then_has_another_cause() -> None:
+    result = PushResult("r1", canary_s=0.1, canary_error=0.2, canary_limit=0.25)
+    assert push_refusal(result, WeightsRejectedError("no room to activate")).cause == "other"
 
 
 async def test_event_log_that_is_down_fails_no_push():

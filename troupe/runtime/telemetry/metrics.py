@@ -179,6 +179,11 @@ JOB_PARITY_ALARMS = Counter(
     "Steps in which a policy's rollout and trainer disagreed about its logprobs.",
     ["job_id", "policy"],
 )
+JOB_PUSHES_REFUSED = Counter(
+    "troupe_job_pushes_refused_total",
+    "Pushes that a replica refused for good, by cause: canary (its logprobs differ) or other.",
+    ["job_id", "policy", "cause"],
+)
 JOB_REWARD_SUSPECTS = Counter(
     "troupe_job_reward_suspects_total",
     "Times that the reward rose while success, diversity or a stricter judge's score fell.",

@@ -32,6 +32,7 @@ _OF_JOB = (
     metrics.JOB_GROUPS,
     metrics.JOB_TOKENS,
     metrics.JOB_PARITY_ALARMS,
+    metrics.JOB_PUSHES_REFUSED,
     metrics.JOB_REWARD_SUSPECTS,
     metrics.JOB_RESTARTS,
 )
@@ -88,6 +89,9 @@ def observe_event(job_id: str, type: str, data: Mapping[str, Any]) -> None:
     """Count an event of ``job_id`` that has a series."""
     if type == "parity.alarm":
         metrics.JOB_PARITY_ALARMS.labels(job_id, data["policy"]).inc()
+    elif type == "weights.refused":
+        cause = data.get("cause", "other")
+        metrics.JOB_PUSHES_REFUSED.labels(job_id, data["policy"], cause).inc()
     elif type == "reward.suspect":
         metrics.JOB_REWARD_SUSPECTS.labels(job_id).inc()
     elif type == "component.restarted":
@@ -100,7 +104,9 @@ def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
     metrics.JOB_NUM_STEPS.labels(job_id).set(num_steps)
     metrics.start_at_zero(metrics.JOB_RESTARTS, [job_id])
     metrics.start_at_zero(metrics.JOB_REWARD_SUSPECTS, [job_id])
+    policies = list(policies)
     metrics.start_at_zero(metrics.JOB_PARITY_ALARMS, [job_id], policies)
+    metrics.start_at_zero(metrics.JOB_PUSHES_REFUSED, [job_id], policies, ["canary", "other"])
     for entry in METRICS["train"].values():
         series = entry.metric.series
         if isinstance(_metric_of(series), Counter) and not series.keys:

@@ -165,7 +165,7 @@ class Delivery:
         apart = [abs(a - b) for a, b in pairs]
         # max() passes over a NaN that is not the first.
         worst = max(apart, default=math.inf) if all(map(math.isfinite, apart)) else math.inf
-        result.canary_error = worst
+        result.canary_error, result.canary_limit = worst, limit
         if len(scores) != len(export.canary_logprobs) or not worst <= limit:
             raise WeightsRejectedError(
                 f"its log probabilities of the canary differ from the trainer's by {worst:.3g} "

@@ -7,7 +7,7 @@ its own failure never fails a push.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from troupe.errors import TroupeError
 from troupe.runtime.streams.events import EventLog
@@ -22,7 +22,8 @@ _OUTCOMES = ("published", "refused", "caught_up")
 
 @dataclass(slots=True)
 class PushResult:
-    """One version on one replica. ``canary_error`` is the largest difference of a logprob, nats.
+    """One version on one replica. ``canary_error`` is the largest difference of a logprob, nats,
+    and ``canary_limit`` the largest that is taken.
 
     ``transfer_s`` ends when the replica has the bytes, ``stage_s`` when its engine holds them,
     ``canary_s`` when it has answered with them, ``activate_s`` when it serves them.
@@ -35,19 +36,22 @@ class PushResult:
     canary_s: float = 0.0
     activate_s: float = 0.0
     canary_error: float = 0.0
+    canary_limit: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PushRefusal:
     """A version that a replica refused. ``tensor`` is empty where none is at fault.
 
-    ``canary_error`` as in ``PushResult``; None where the canary was not asked.
+    ``canary_error`` as in ``PushResult``; None where the canary was not asked. ``cause`` is
+    ``canary`` where that error is beyond the limit.
     """
 
     replica: str
     tensor: str
     reason: str
     canary_error: float | None = None
+    cause: Literal["canary", "other"] = "other"
 
 
 class PushListener(Protocol):
@@ -140,8 +144,14 @@ def push_refusal(result: PushResult, error: TroupeError) -> PushRefusal:
     pointer = error.pointer or ""
     tensor = pointer.removeprefix(_TENSOR) if pointer.startswith(_TENSOR) else ""
     has_canary = result.canary_s > 0
+    # Not `>`: an error that is no number is beyond every limit.
+    is_beyond = has_canary and not result.canary_error <= result.canary_limit
     return PushRefusal(
-        result.replica, tensor, error.message, result.canary_error if has_canary else None
+        result.replica,
+        tensor,
+        error.message,
+        result.canary_error if has_canary else None,
+        "canary" if is_beyond else "other",
     )
 
 
