@@ -102,6 +102,26 @@ def test_monitors_when_both_are_on_then_each_pod_is_read_once(render: Render) ->
     assert [port["name"] for port in services[0]["spec"]["ports"]] == ["admin"]
 
 
+def test_service_down_when_monitored_under_any_name_then_its_rule_takes_in_every_target(
+    render: Render,
+) -> None:
+    monitoring = tuple(
+        f"monitoring.{kind}.enabled=true" for kind in ("podMonitor", "serviceMonitor")
+    )
+    manifests = render([], *monitoring, 'fullnameOverride="agents"', "trainer.nodes=2")
+    rules = (ROOT / "deploy/helm/troupe/files/rules/troupe.yaml").read_text("utf-8")
+    [known] = re.findall(r'up\{job=~"([^"]+)"\}', rules)
+    [of_router] = manifests.of("ServiceMonitor")[0]["spec"]["endpoints"]
+    [of_workers] = manifests.of("PodMonitor")[0]["spec"]["podMetricsEndpoints"]
+    jobs = [each["relabelings"][0] for each in (of_router, of_workers)]
+    assert all(job["targetLabel"] == "job" for job in jobs)
+    assert all(re.fullmatch(known, job["replacement"]) for job in jobs)
+    # Ranks on further nodes have no admin port.
+    [_, rank] = of_workers["relabelings"]
+    assert rank["action"] == "drop"
+    assert [i for i in ("", "0", "1", "10") if re.fullmatch(rank["regex"], i)] == ["1", "10"]
+
+
 def test_rules_and_dashboards_when_on_then_are_the_files_that_compose_loads(render: Render) -> None:
     files = ROOT / "deploy" / "helm" / "troupe" / "files"
     manifests = render(
