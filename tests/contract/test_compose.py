@@ -105,6 +105,16 @@ def test_tls_when_read_then_each_service_holds_its_own_roles_certificate() -> No
         )
 
 
+def test_prometheus_when_rest_asks_for_keys_then_its_targets_come_from_the_admin_port() -> None:
+    text = (ROOT / "deploy" / "observability" / "prometheus.yml").read_text("utf-8")
+    urls = [
+        each["url"]
+        for job in yaml.safe_load(text)["scrape_configs"]
+        for each in job.get("http_sd_configs", [])
+    ]
+    assert urls == ["http://router:9090/metrics/targets"]
+
+
 def test_secrets_when_set_then_no_password_is_an_argument_or_a_variable() -> None:
     document = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text("utf-8"))
     assert set(document["secrets"]) == {"redis_password", "api_keys"}

@@ -32,7 +32,7 @@ def prometheus(platform: Platform, tmp_path_factory: Any, free_port: Any) -> Ite
         pytest.skip("prometheus is not here; scripts/get_prometheus.py fetches it")
     folder = tmp_path_factory.mktemp("prometheus")
     admin = f"127.0.0.1:{platform.environment['TROUPE_ADMIN_PORT']}"
-    sd = f"http://127.0.0.1:{platform.rest_port}/metrics/targets"
+    sd = f"http://{admin}/metrics/targets"
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],

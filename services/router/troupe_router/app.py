@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 import grpc.aio
 from redis.asyncio import Redis
@@ -29,6 +30,7 @@ from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.gauges import keep_counting
 from troupe_router.members.registry import Registry
+from troupe_router.members.scrape_targets import scrape_targets
 from troupe_router.members.store import MemberStore
 from troupe_router.play.job_player import PlayOptions
 from troupe_router.play.players import Players
@@ -94,6 +96,10 @@ class RouterApp:
         router_pb2_grpc.add_RouterServiceServicer_to_server(
             RouterServicer(registry, bundles), server
         )
+
+    async def targets(self) -> list[dict[str, Any]]:
+        """See ``TargetFinder``."""
+        return await scrape_targets(self._members)
 
     async def warm(self, address: str) -> None:
         """Open REST; ``address`` is what a job's processes register at."""

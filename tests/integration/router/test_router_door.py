@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from troupe.cli.doctor import examine
@@ -62,10 +63,17 @@ def run_router(variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture
+def admin(free_port: Callable[[], int]) -> str:
+    """host:port of the guarded router's admin port."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
 def guarded(
     tmp_path: Path,
     certificate: tuple[Path, Path],
     free_port: Callable[[], int],
+    admin: str,
     own_valkey_server: Any,
 ) -> Iterator[tuple[str, Path]]:
     """URL and key file of a router that speaks https on every interface."""
@@ -74,6 +82,7 @@ def guarded(
     settings = environment(
         tmp_path,
         REST_ADDRESS=f"0.0.0.0:{port}",
+        ADMIN_ADDRESS=admin,
         REDIS_URL=own_valkey_server.url,
         API_KEYS=keys,
         TLS_CERTIFICATE=certificate[0],
@@ -133,6 +142,18 @@ def test_router_speaks_https_and_knows_a_new_key_without_a_restart(
         pytest.raises(UnavailableError, match="give https://"),
     ):
         plain.jobs()
+
+
+@pytest.mark.timeout(180)
+def test_targets_when_rest_asks_for_keys_then_the_admin_port_shows_them_without(
+    guarded: tuple[str, Path], certificate: tuple[Path, Path], admin: str
+) -> None:
+    url, _ = guarded
+    with RestClient(url, tls_ca=certificate[0]) as client:
+        assert within(client.is_up, 90)
+    trusted = ssl.create_default_context(cafile=str(certificate[0]))
+    assert httpx.get(f"{url}/metrics/targets", verify=trusted).status_code == 401
+    assert httpx.get(f"http://{admin}/metrics/targets").json() == []
 
 
 @pytest.mark.timeout(180)

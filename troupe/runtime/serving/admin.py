@@ -1,26 +1,31 @@
-"""The admin port: /metrics, /livez and /readyz, and nothing else.
+"""The admin port: /metrics, /livez, /readyz and a router's /metrics/targets, and nothing else.
 
 Runs on the service's event loop, so a blocked loop fails the liveness probe. Liveness never
 checks a dependency.
 """
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.serving.address import split_address
 
 _REQUEST_TIMEOUT_S = 5.0
 _TEXT = "text/plain; charset=utf-8"
 
+Targets = Callable[[], Awaitable[list[dict[str, Any]]]]
+
 
 class AdminServer:
     """A minimal HTTP/1.1 server: GET only, one request a connection."""
 
-    def __init__(self, is_ready: Callable[[], bool]) -> None:
+    def __init__(self, is_ready: Callable[[], bool], targets: Targets | None = None) -> None:
         self._is_ready = is_ready
+        self._targets = targets
         self._server: asyncio.Server | None = None
 
     async def start(self, address: str) -> str:
@@ -50,14 +55,14 @@ class AdminServer:
         try:
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(head))
+                writer.write(await self._answer(head))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         finally:
             writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         parts = head.split(b"\r\n", 1)[0].split(b" ")
         if len(parts) != 3 or parts[0] not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", b"only GET\n")
@@ -70,6 +75,12 @@ class AdminServer:
             return _response("503 Service Unavailable", b"not serving\n")
         if path == b"/metrics":
             return _response("200 OK", generate_latest(), CONTENT_TYPE_LATEST)
+        if path == b"/metrics/targets" and self._targets is not None:
+            try:
+                found = json.dumps(await self._targets())
+            except TroupeError as error:
+                return _response("503 Service Unavailable", f"{error.message}\n".encode())
+            return _response("200 OK", found.encode(), "application/json")
         return _response("404 Not Found", b"try /metrics, /livez or /readyz\n")
 
 

@@ -29,7 +29,7 @@ from troupe.runtime.serving.event_loop_watchdog import EventLoopWatchdog
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.serving.membership import ShouldExit
 from troupe.runtime.serving.memory import settle_heap
-from troupe.runtime.serving.service import Service
+from troupe.runtime.serving.service import Service, TargetFinder
 from troupe.runtime.serving.settings import ServingSettings
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import configure_logging, get_logger
@@ -90,7 +90,8 @@ class Life:
         self._settings = settings
         self._stop = asyncio.Event()
         self._is_serving = False
-        self._admin = AdminServer(lambda: self._is_serving)
+        targets = service.targets if isinstance(service, TargetFinder) else None
+        self._admin = AdminServer(lambda: self._is_serving, targets)
         self._health: Any = cast("Any", health).aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
 

@@ -1,7 +1,7 @@
 """The interface of a service that ``serve`` runs."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import grpc.aio
 
@@ -41,4 +41,13 @@ class Service(Protocol):
 
     async def close(self) -> None:
         """Close connections. Called also when ``connect`` or ``warm`` failed."""
+        ...
+
+
+@runtime_checkable
+class TargetFinder(Protocol):
+    """A service that knows where the other processes' /metrics are."""
+
+    async def targets(self) -> list[dict[str, Any]]:
+        """Prometheus' HTTP discovery. Raises a TroupeError when it can't tell."""
         ...

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients.rest.models.health import HealthDocument
 from troupe.errors import UnavailableError
+from troupe_router.members.scrape_targets import scrape_targets
 from troupe_router.rest.openapi import problems
 from troupe_router.rest.parts import Parts
 
@@ -37,17 +37,5 @@ async def metrics() -> Response:
 
 @routes.get("/metrics/targets", include_in_schema=False)
 async def targets(parts: Parts) -> list[dict[str, Any]]:
-    """One target a living replica, with its kind, name and job: Prometheus's HTTP discovery.
-
-    A job's processes come and go on ports of their own; each tells the router where its /metrics
-    is.
-    """
-    return [_target(m.replica, m.job_id) for m in await parts.members.all()]
-
-
-def _target(replica: Any, job_id: str) -> dict[str, Any]:
-    kind = ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower()
-    return {
-        "targets": [replica.admin_address] if replica.admin_address else [],
-        "labels": {"component": kind, "replica": replica.replica_id, "of_job": job_id},
-    }
+    """The same as at the admin port, which asks for no key."""
+    return await scrape_targets(parts.members)
