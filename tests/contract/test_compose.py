@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from troupe.runtime.serving import ServingSettings
+
 ROOT = Path(__file__).parents[2]
 OURS = ("router", "play", "rollout", "env", "trainer")
 MODULES = {"play": "troupe_router.play"}
@@ -128,6 +130,14 @@ def test_compose_when_read_then_every_container_is_confined(services: dict[str, 
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
         assert service["mem_limit"] and service["cpus"] and service["pids_limit"], name
+
+
+def test_compose_when_it_stops_then_services_have_time_to_drain_and_to_close(
+    services: dict[str, Any],
+) -> None:
+    for name, service in services.items():
+        given_s = float(service["stop_grace_period"].removesuffix("s"))
+        assert given_s >= ServingSettings().grace_s + 15, name
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -35,6 +35,7 @@ def test_serve_file_when_read_then_the_container_is_confined_and_on_loopback(
     assert port.startswith("127.0.0.1:")
     assert all(volume.endswith(":ro") for volume in service["volumes"])
     assert "healthcheck" in service
+    assert service["stop_grace_period"] == "30s"
 
 
 def test_serve_file_when_it_names_a_target_then_the_dockerfile_has_it(
