@@ -84,10 +84,18 @@ def test_serve_when_it_has_keys_and_a_certificate_then_both_are_mounted_folders(
 
 
 def test_serve_when_the_engine_is_sglang_then_has_its_image_and_gpus(render: Render) -> None:
-    container = _container(render([], *ON, 'serve.engine="sglang"', "serve.gpus=2"))
+    manifests = render([], *ON, 'serve.engine="sglang"', "serve.gpus=2")
+    container = _container(manifests)
     assert container["image"].partition(":")[0].endswith("troupe/serve-sglang")
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
-    assert _environment(container)["TROUPE_SERVE_ENGINE"] == "sglang"
+    environment = _environment(container)
+    assert environment["TROUPE_SERVE_ENGINE"] == "sglang"
+    assert environment["TROUPE_ROLLOUT_SGLANG_DEVICE"] == "cuda"
+    assert environment["TROUPE_ROLLOUT_SGLANG_TP_SIZE"] == "2"
+    assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    pod = manifests.one("Deployment", "t-troupe-serve")["spec"]["template"]["spec"]
+    [shm] = [v["emptyDir"] for v in pod["volumes"] if v["name"] == "shm"]
+    assert shm == {"medium": "Memory", "sizeLimit": "1Gi"}
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,14 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
+{{/* A number of GPUs: SGLang's server spreads over all of them. */}}
+{{- define "troupe.sglangEnv" -}}
+- name: TROUPE_ROLLOUT_SGLANG_DEVICE
+  value: {{ ternary "cuda" "cpu" (gt (int .) 0) }}
+- name: TROUPE_ROLLOUT_SGLANG_TP_SIZE
+  value: {{ max 1 (int .) | quote }}
+{{- end -}}
+
 {{/* (dict "root" $ "pool" $pool): the pod of a rollout replica. */}}
 {{- define "troupe.rolloutPod" -}}
 {{- $root := .root -}}
@@ -70,10 +78,7 @@ spec:
           value: {{ . | quote }}
         {{- end }}
         {{- if $isSglang }}
-        - name: TROUPE_ROLLOUT_SGLANG_DEVICE
-          value: {{ ternary "cuda" "cpu" (gt $gpus 0) }}
-        - name: TROUPE_ROLLOUT_SGLANG_TP_SIZE
-          value: {{ max 1 $gpus | quote }}
+        {{- include "troupe.sglangEnv" $gpus | nindent 8 }}
         {{- end }}
         {{- include "troupe.settings" (dict "prefix" "TROUPE_ROLLOUT_" "settings" $pool.settings "extra" $pool.extraEnv) | nindent 8 }}
       {{- include "troupe.probes" (include "troupe.workerReadiness" $root) | nindent 6 }}
