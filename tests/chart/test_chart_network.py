@@ -50,7 +50,8 @@ def test_default_deny_when_rendered_then_takes_in_every_pod(render: Render, valu
 
 
 def test_edges_when_policies_are_off_then_all_are_open(render: Render) -> None:
-    manifests = render([], "networkPolicy.enabled=false")
+    keys = ('router.keysSecret.name="k"', "helmTest.enabled=false")
+    manifests = render([], "networkPolicy.enabled=false", *keys)
     assert ("env", "redis", 6379) in edges(manifests)
     assert manifests.of("NetworkPolicy") == []
 

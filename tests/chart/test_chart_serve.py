@@ -7,6 +7,7 @@ import pytest
 from chart_world import ROOT, Manifests, Refuse, Render, edges, selects
 
 ON = ("serve.enabled=true", 'serve.team="runs/demo-1"')
+KEYS = ('router.keysSecret.name="k"', "helmTest.enabled=false")
 
 
 def _container(manifests: Manifests) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def test_serve_when_the_engine_is_sglang_then_has_its_image_and_gpus(render: Ren
         (("serve.enabled=true", 'serve.team="../secrets"'), "serve.team"),
         ((*ON, "serve.gpus=1"), "serve.gpus"),
         ((*ON, 'serve.service.type="LoadBalancer"'), "serve.keysSecret"),
-        ((*ON, "networkPolicy.enabled=false"), "serve.keysSecret"),
+        ((*ON, *KEYS, "networkPolicy.enabled=false"), "serve.keysSecret"),
     ],
 )
 def test_serve_when_values_contradict_then_the_message_names_them(

@@ -32,9 +32,14 @@
 {{- if and (eq $serve.engine "cpu") (gt (int $serve.gpus) 0) -}}
 {{- fail (printf "serve.engine is cpu and serve.gpus is %d, which it would leave idle: set serve.engine: sglang or serve.gpus: 0." (int $serve.gpus)) -}}
 {{- end -}}
-{{- if and (not $serve.keysSecret.name) (or (not .Values.networkPolicy.enabled) (ne $serve.service.type "ClusterIP")) -}}
-{{- fail "serve.keysSecret is empty, and no NetworkPolicy (or a Service of another type than ClusterIP) keeps strangers out: name a Secret with keys." -}}
+{{- include "troupe.checkStrangers" (dict "root" . "name" "serve" "of" $serve) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* (dict "root" $ "name" "router" "of" .Values.router) */}}
+{{- define "troupe.checkStrangers" -}}
+{{- if and (not .of.keysSecret.name) (or (not .root.Values.networkPolicy.enabled) (ne .of.service.type "ClusterIP")) -}}
+{{- fail (printf "%s.keysSecret.name is empty, and no NetworkPolicy (or a Service of another type than ClusterIP) keeps strangers out: name a Secret with keys (`troupe keys add`)." .name) -}}
 {{- end -}}
 {{- end -}}
 
@@ -64,6 +69,7 @@
 {{- end -}}
 
 {{- define "troupe.checkKeys" -}}
+{{- include "troupe.checkStrangers" (dict "root" . "name" "router" "of" .Values.router) -}}
 {{- if and .Values.router.keysSecret.name .Values.helmTest.enabled (not .Values.helmTest.keySecret.name) -}}
 {{- fail "router.keysSecret asks for API keys and helmTest.keySecret has none: name a Secret with a key that may submit, or set helmTest.enabled: false." -}}
 {{- end -}}
