@@ -80,6 +80,17 @@ def test_program_when_in_an_image_then_it_is_held_by_the_env_pods_rules(render: 
     assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [9000]
 
 
+@pytest.mark.parametrize("level", ["none", "gvisor-pod"])
+def test_env_when_beside_a_program_then_is_of_the_group_that_its_socket_lets_in(
+    render: Render, level: str
+) -> None:
+    sandbox = (f'env.sandbox.level="{level}"', 'env.runtimeClassName="gvisor"')
+    env = _env(render([], ALLOWED, *sandbox), image=IMAGE)
+    pod = env["spec"]["template"]["spec"]["securityContext"]
+    group = _containers(env)["program"]["securityContext"]["runAsGroup"]
+    assert group in {pod["runAsGroup"], *pod.get("supplementalGroups", [])}
+
+
 def test_job_when_it_names_none_then_its_env_pods_have_no_such_container(render: Render) -> None:
     assert list(_containers(_env(render([], ALLOWED)))) == ["env"]
     assert list(_containers(_env(render([])))) == ["env"]

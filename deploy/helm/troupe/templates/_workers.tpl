@@ -264,6 +264,10 @@ spec:
   securityContext:
     runAsUser: 0
     runAsGroup: 0
+    {{- if include "troupe.hasPrograms" $root }}
+    # The socket of a program's container is its group's, and this root has no DAC_OVERRIDE.
+    supplementalGroups: [10001]
+    {{- end }}
     seccompProfile: {type: RuntimeDefault}
   {{- else }}
   securityContext:
