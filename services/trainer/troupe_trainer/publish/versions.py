@@ -147,6 +147,9 @@ class Versions:
     def _forget_predecessors(self, policy: str) -> None:
         """Remove earlier trainers' versions of the policy, since this trainer's is committed."""
         for path in self._folder.rglob(f"{policy}-v*"):
+            version = path.name.removeprefix(f"{policy}-v").partition(".")[0]
+            if not version.isdecimal():  # of a policy whose name goes on after `-v`
+                continue
             epoch = path.parent.name
             if path.parent == self._folder or (epoch.isdecimal() and int(epoch) < self._epoch):
                 path.unlink(missing_ok=True)
