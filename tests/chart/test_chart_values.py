@@ -59,6 +59,7 @@ OWN_TO_CHART = {
         ('redis.external.url="redis://:secret@host:6379"', "'/redis/external/url'"),
         ('persistence.runs.size="much"', "'/persistence/runs/size'"),
         ("rollout.pools=[]", "'/rollout/pools': minItems"),
+        ('nameOverride="My Team"', "'/nameOverride'"),
         ("singleNode=false", "ReadWriteOnce and singleNode is false"),
         (f"rollout.pools=[{POOL}}},{POOL}}}]", 'two pools named "a"'),
         (f'rollout.pools=[{POOL},"gpus":1}}]', "engine cpu and gpus: 1"),
