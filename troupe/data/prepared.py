@@ -1,8 +1,9 @@
 """Opens prepared JSON Lines files by row number, without keeping their rows in memory."""
 
+import hashlib
 import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -15,6 +16,7 @@ RowT = TypeVar("RowT", bound=BaseModel)
 
 MAX_ROW_BYTES = 64 * 1024 * 1024
 _MAX_FAULTS = 5
+_MAX_NAMED = 5
 
 
 class PreparedRows(Generic[RowT]):
@@ -78,6 +80,7 @@ class SplitRows(Generic[RowT]):
     def __init__(self, source: Path | Mapping[Split, Path], schema: type[RowT]) -> None:
         files = source if isinstance(source, Mapping) else _files_of(source)
         self._rows = {split: PreparedRows(path, schema) for split, path in files.items()}
+        self._has_own_rows = False
 
     def size(self, split: Split) -> int:
         """Number of rows in ``split``."""
@@ -94,6 +97,31 @@ class SplitRows(Generic[RowT]):
     def rows(self, split: Split) -> Iterator[RowT]:
         """All rows of ``split``, in order."""
         return iter(self._rows[split]) if split in self._rows else iter(())
+
+    def refuse_shared(self, compared: Callable[[RowT], str]) -> None:
+        """Raises InvalidArgumentError when a held-out row's ``compared`` is also a train row's.
+
+        Rows in which nothing is compared (an empty text) are in no other split.
+        """
+        held_out = [rows for split, rows in self._rows.items() if split != "train"]
+        if self._has_own_rows or "train" not in self._rows or not held_out:
+            return
+        train = {_digest(text) for text in map(compared, self._rows["train"]) if text}
+        for rows in held_out:
+            shared = [n for n, row in enumerate(rows) if _digest(compared(row)) in train]
+            if shared:
+                named = ", ".join(map(str, shared[:_MAX_NAMED]))
+                raise InvalidArgumentError(
+                    f"{len(shared)} rows of {rows.path} are also rows of the train file "
+                    f"{self._rows['train'].path}, by number (from 0): {named}; prepare the train "
+                    f"file with --against {rows.path} --drop-contaminated",
+                    pointer="/task/params",
+                )
+        self._has_own_rows = True
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _faults_of(error: ValidationError) -> str:

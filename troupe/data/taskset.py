@@ -18,6 +18,11 @@ class PreparedRow(BaseModel):
 
     id: str
 
+    @property
+    def compared(self) -> str:
+        """What a train row and a held-out row must not share: all but the id, unless overridden."""
+        return self.model_dump_json(exclude={"id"})
+
 
 RowT = TypeVar("RowT", bound=PreparedRow)
 
@@ -25,10 +30,13 @@ RowT = TypeVar("RowT", bound=PreparedRow)
 class PreparedTaskset(Generic[RowT]):
     """Finite splits; a payload is the row as JSON, or with ``by_key`` what ``row_of_key`` reads.
 
+    Raises InvalidArgumentError when a validation or test row is also a train row.
+
     Example: ``PreparedTaskset(SplitRows(Path("data/spider"), SqlRow), by_key=True)``.
     """
 
     def __init__(self, rows: SplitRows[RowT], *, by_key: bool = False) -> None:
+        rows.refuse_shared(lambda row: row.compared)
         self._rows = rows
         self._by_key = by_key
 

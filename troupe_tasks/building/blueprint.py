@@ -39,6 +39,11 @@ class Blueprint(PreparedRow):
     source: str = Field(default="troupe", min_length=1, max_length=200)
     difficulty: str = Field(default="", max_length=40)
 
+    @property
+    def compared(self) -> str:
+        """What is to stand there."""
+        return f"{self.materials} {self.layers}"
+
     @model_validator(mode="after")
     def _fits(self) -> "Blueprint":
         shapes = {(len(rows), len(row)) for rows in self.layers for row in rows}

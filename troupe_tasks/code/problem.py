@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from troupe.data.overlap import normalised
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split
 
@@ -139,6 +140,11 @@ class Problem(_Part):
         """Hash of everything in the problem: two processes that agree on it judge alike."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+    @property
+    def compared(self) -> str:
+        """What a train problem and a held-out one must not share: the statement."""
+        return normalised(self.statement)
 
     @property
     def own_split(self) -> Split:

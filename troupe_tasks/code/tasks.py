@@ -65,6 +65,11 @@ class Problems:
                 self._cache.popitem(last=False)
         return entry
 
+    def refuse_shared(self) -> None:
+        """Raises InvalidArgumentError when a held-out problem's statement is a train problem's."""
+        if self._rows is not None:
+            self._rows.refuse_shared(lambda problem: problem.compared)
+
     def _builtin(self, split: Split) -> Sequence[Problem]:
         return [p for p in builtin()[split] if self._kind in (None, p.kind)]
 
@@ -99,6 +104,7 @@ class CodeTaskset:
     """Finite splits; ``index`` is the place of the problem in its split."""
 
     def __init__(self, name: str, problems: Problems) -> None:
+        problems.refuse_shared()
         self._name = name
         self._problems = problems
 

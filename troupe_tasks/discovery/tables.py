@@ -36,6 +36,11 @@ class TableRow(PreparedRow):
     expression: str = ""
     source: str = ""
 
+    @property
+    def compared(self) -> str:
+        """What is measured; one law may have several tables."""
+        return str(self.readings)
+
 
 @dataclass(frozen=True)
 class Table:

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Limits, Sandbox
 from troupe.tasks.family import Split, Task, Taskset
@@ -16,7 +18,7 @@ from troupe_tasks.math.equivalence import Equivalence
 from troupe_tasks.math.problems import LEVELS, SUBJECTS
 from troupe_tasks.math.row import MAX_PROBLEM_CHARS, REQUEST, MathRow
 from troupe_tasks.math.state import decode_state
-from troupe_tasks.math.taskset import BuiltInProblems, PreparedProblems
+from troupe_tasks.math.taskset import BuiltInProblems
 
 Subject = Literal["arithmetic", "number_theory", "algebra", "combinatorics", "geometry"]
 Level = Literal[1, 2, 3]
@@ -86,7 +88,7 @@ class Math:
     def taskset(self) -> Taskset:
         """The prepared problems, or the built-in ones."""
         if self._params.data is not None:
-            return PreparedProblems(self._params.data)
+            return PreparedTaskset(SplitRows(self._params.data, MathRow))
         return BuiltInProblems(
             seed=self._params.seed, subjects=self._params.subjects, levels=self._params.levels
         )

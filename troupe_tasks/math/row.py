@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from troupe.data.overlap import normalised
 from troupe.data.taskset import PreparedRow
 
 MAX_PROBLEM_CHARS = 20_000
@@ -30,6 +31,11 @@ class MathRow(PreparedRow):
     subject: str = Field(default="", max_length=200)
     level: str = Field(default="", max_length=64)
     program: str = Field(default="", max_length=4_000)
+
+    @property
+    def compared(self) -> str:
+        """The problem."""
+        return normalised(self.problem)
 
     @model_validator(mode="after")
     def _is_answered(self) -> Self:

@@ -1,13 +1,7 @@
-"""The source of math tasks: prepared files, or the problems written by this project."""
+"""Math tasks without prepared files: the problems written by this project."""
 
-import hashlib
-from collections.abc import Mapping
-from pathlib import Path
 from random import Random
 
-from troupe.data.overlap import normalised
-from troupe.data.prepared import SplitRows
-from troupe.data.taskset import PreparedTaskset
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task
 from troupe_tasks.math.problems import SUBJECTS, split_of
@@ -55,30 +49,3 @@ class BuiltInProblems:
             f"No {split} problem of {subject}, level {level}, came in {MAX_DRAWS} draws; ask for "
             "more subjects or levels."
         )
-
-
-class PreparedProblems(PreparedTaskset[MathRow]):
-    """Problems from files that ``troupe data prepare`` wrote; the splits must not share any."""
-
-    def __init__(self, data: Path | Mapping[Split, Path]) -> None:
-        super().__init__(SplitRows(data, MathRow))
-        self._refuse_overlap()
-
-    def _refuse_overlap(self) -> None:
-        if not self._rows.size("train"):
-            return
-        train = {_digest(row) for row in self._rows.rows("train")}
-        held_out: tuple[Split, ...] = ("validation", "test")
-        for split in held_out:
-            shared = [row.id for row in self._rows.rows(split) if _digest(row) in train]
-            if shared:
-                raise InvalidArgumentError(
-                    f"{len(shared)} {split} problems are also train problems, among them "
-                    f"{shared[0]!r}; prepare the train file with --against <{split} file> "
-                    "--drop-contaminated",
-                    pointer="/task/params/data",
-                )
-
-
-def _digest(row: MathRow) -> bytes:
-    return hashlib.blake2b(normalised(row.problem).encode(), digest_size=16).digest()

@@ -2,6 +2,7 @@
 
 from pydantic import ConfigDict, Field
 
+from troupe.data.overlap import normalised
 from troupe.data.taskset import PreparedRow
 
 MAX_PARAGRAPHS = 200
@@ -23,6 +24,11 @@ class SearchRow(PreparedRow):
     paragraphs: tuple[tuple[str, str], ...] = ()
     kind: str = ""
     source: str = ""
+
+    @property
+    def compared(self) -> str:
+        """The question."""
+        return normalised(self.question)
 
 
 def merged(paragraphs: list[tuple[str, str]]) -> list[tuple[str, str]]:

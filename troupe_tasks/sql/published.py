@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field
 
+from troupe.data.overlap import normalised
 from troupe.data.taskset import PreparedRow
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe_tasks.sql.guard import FILE_BUDGET, run_query
@@ -31,6 +32,11 @@ class SqlRow(PreparedRow):
     evidence: str = ""
     difficulty: str = ""
     source: str = ""
+
+    @property
+    def compared(self) -> str:
+        """The question, of its database: many databases are asked how many rows they have."""
+        return f"{self.db_id} {normalised(self.question)}"
 
 
 def published_instance(row: SqlRow, databases: Path) -> Instance:

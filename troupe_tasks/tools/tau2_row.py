@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from troupe.data.overlap import normalised
 from troupe.data.taskset import PreparedRow
 
 
@@ -27,3 +28,8 @@ class Tau2Row(PreparedRow):
     id: str = Field(min_length=1, max_length=200)
     ticket: str = Field(min_length=1, max_length=20_000)
     actions: tuple[Tau2Call, ...]
+
+    @property
+    def compared(self) -> str:
+        """What the customer wants."""
+        return normalised(self.ticket)

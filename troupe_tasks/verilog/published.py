@@ -59,6 +59,11 @@ class VerilogRow(PreparedRow):
     ports: tuple[PortRow, ...] = Field(min_length=1)
     source: str = ""
 
+    @property
+    def compared(self) -> str:
+        """The words, signs and case included: they tell one operator or port from another."""
+        return " ".join(self.words.split())
+
     def port_list(self) -> tuple[Port, ...]:
         """The ports as the judge knows them."""
         return tuple(Port(port.direction, port.name, port.width) for port in self.ports)

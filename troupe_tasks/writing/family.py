@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task, Taskset
 from troupe_tasks.writing.environment import (
@@ -19,7 +21,7 @@ from troupe_tasks.writing.environment import (
 from troupe_tasks.writing.formula import MAX_REWARD
 from troupe_tasks.writing.row import MAX_TEXT_CHARS, WritingRow
 from troupe_tasks.writing.state import decode_state
-from troupe_tasks.writing.taskset import BuiltInTexts, PreparedTexts
+from troupe_tasks.writing.taskset import BuiltInTexts
 from troupe_tasks.writing.words import TRANSITIONS
 
 
@@ -71,7 +73,7 @@ class WritingFamily:
     def taskset(self) -> Taskset:
         """The prepared texts, or the built-in ones."""
         if self._params.data is not None:
-            return PreparedTexts(self._params.data)
+            return PreparedTaskset(SplitRows(self._params.data, WritingRow))
         return BuiltInTexts(self.name, self.built_in())
 
     def environment(self) -> WritingEnvironment:

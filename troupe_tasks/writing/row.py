@@ -2,6 +2,7 @@
 
 from pydantic import ConfigDict, Field
 
+from troupe.data.overlap import normalised
 from troupe.data.taskset import PreparedRow
 
 MAX_TEXT_CHARS = 20_000
@@ -23,3 +24,8 @@ class WritingRow(PreparedRow):
     source: str = Field(min_length=1, max_length=200)
     title: str = Field(default="", max_length=1_000)
     pair: tuple[str, str] | None = None
+
+    @property
+    def compared(self) -> str:
+        """The text, whatever its title."""
+        return normalised(self.text)

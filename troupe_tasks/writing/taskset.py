@@ -1,11 +1,7 @@
-"""The source of writing tasks: prepared files, or the texts written by this project."""
+"""Writing tasks without prepared files: the texts written by this project."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from troupe.data.overlap import normalised
-from troupe.data.prepared import SplitRows
-from troupe.data.taskset import PreparedTaskset
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task
 from troupe_tasks.writing.row import WritingRow
@@ -38,20 +34,3 @@ class BuiltInTexts:
         return Task(
             f"{self._name}/{split}/{index}", split, index, rows[index].model_dump_json().encode()
         )
-
-
-class PreparedTexts(PreparedTaskset[WritingRow]):
-    """Texts from files that ``troupe data prepare`` wrote; the splits must not share any."""
-
-    def __init__(self, data: Path | Mapping[Split, Path]) -> None:
-        super().__init__(SplitRows(data, WritingRow))
-        train = {hash(normalised(row.text)) for row in self._rows.rows("train")}
-        held_out: tuple[Split, ...] = ("validation", "test")
-        for split in held_out:
-            shared = [r.id for r in self._rows.rows(split) if hash(normalised(r.text)) in train]
-            if train and shared:
-                raise InvalidArgumentError(
-                    f"{len(shared)} {split} texts are also train texts, among them {shared[0]!r}; "
-                    f"prepare the train file with --against <{split} file> --drop-contaminated",
-                    pointer="/task/params/data",
-                )
