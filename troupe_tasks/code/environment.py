@@ -1,7 +1,9 @@
 """Judges one answer of the tester or the coder on its own copy of the state.
 
 The team is paid for a new best hidden pass rate, on the coder's actions only, so repeating a
-program or trading one passed test for another collects nothing.
+program or trading one passed test for another collects nothing. A term is the difference between
+what an agent's answer is worth and what its last one was: what an episode collects is what its last
+answers are worth, and no number of turns can farm it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +72,7 @@ class CodeEnvironment:
         answer = read_tests(problem, action, self._max_tests)
         judged = judge_tests(self._grader, problem, answer.tests)
         after = replace(before, proposals=judged.proposals, proposal_outcomes=())
-        rewards = {
+        marks = {
             "format": float(answer.is_well_formed),
             "valid": judged.valid_share,
             "catches": judged.valid_share * judged.caught_share,
@@ -80,7 +82,7 @@ class CodeEnvironment:
             "tests": [p.verdict for p in judged.proposals],
             "caught_share": judged.caught_share,
         }
-        return _transition(after, 0.0, rewards, info)
+        return _transition(after, 0.0, text.TESTER, marks, info)
 
     def _coded(self, problem: Problem, before: State, action: str) -> Transition:
         answer = read_program(action, self._max_code_chars)
@@ -100,7 +102,7 @@ class CodeEnvironment:
             proposal_outcomes=tuple(outcomes[len(problem.public_tests) :]),
         )
         compiles = bool(judged or seen) and all(g.ran.status != "syntax" for g in (*seen, *judged))
-        rewards = {
+        marks = {
             "format": float(answer.is_well_formed),
             "compiles": float(compiles),
             "hidden": rate,
@@ -111,7 +113,7 @@ class CodeEnvironment:
             "hidden_tests": len(hidden),
             "statuses": _counts(judged),
         }
-        return _transition(after, after.best - before.best, rewards, info)
+        return _transition(after, after.best - before.best, text.CODER, marks, info)
 
 
 def _outcome(problem: Problem, test: TestCase, graded: Graded) -> Outcome:
@@ -143,8 +145,13 @@ def _counts(graded: Sequence[Graded]) -> dict[str, int]:
 
 
 def _transition(
-    after: State, team_reward: float, rewards: Mapping[str, float], info: Mapping[str, object]
+    after: State,
+    team_reward: float,
+    agent: str,
+    marks: Mapping[str, float],
+    info: Mapping[str, object],
 ) -> Transition:
+    after, rewards = after.marked(agent, marks)
     return Transition(
         states.encode_state(after),
         team_reward,

@@ -4,7 +4,8 @@ The problem itself, with its hidden tests, is not in the state: only its place a
 """
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from troupe.tasks.family import Split
@@ -53,6 +54,14 @@ class State:
     proposal_outcomes: tuple[Outcome, ...] = ()
     """In the order of ``proposals``; empty while the last program has not met them."""
     asked: str = ""
+    marks: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    """What the last answer of each agent is worth, by term; an agent without one has none."""
+
+    def marked(self, agent: str, marks: Mapping[str, float]) -> tuple["State", dict[str, float]]:
+        """The state with the agent's new marks, and by how much they differ from its last ones."""
+        last = self.marks.get(agent, {})
+        terms = {term: mark - last.get(term, 0.0) for term, mark in marks.items()}
+        return replace(self, marks={**self.marks, agent: marks}), terms
 
     @property
     def is_solved(self) -> bool:

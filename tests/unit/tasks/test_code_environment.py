@@ -58,7 +58,7 @@ def test_step_when_half_of_the_hidden_tests_pass_then_pays_half_and_goes_on(
     assert done.local_rewards["hidden"] == 0.5
     assert done.info["hidden_passed"] == 2
     again = world[1].step(done.state, "coder", HALF)
-    assert (again.team_reward, again.local_rewards["hidden"]) == (0.0, 0.5)
+    assert (again.team_reward, again.local_rewards["hidden"]) == (0.0, 0.0)
     solved = world[1].step(again.state, "coder", REFERENCE)
     assert (solved.team_reward, solved.success) == (0.5, True)
     assert world[1].step(solved.state, "coder", REFERENCE).team_reward == 0.0
@@ -81,6 +81,38 @@ def test_step_when_the_coder_is_wrong_then_only_form_is_paid(
     done = world[1].step(_first(world), "coder", answer)
     assert done.local_rewards == {"format": format_, "compiles": compiles, "hidden": 0.0}
     assert (done.team_reward, done.done) == (0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("agent", "answers", "worth"),
+    [
+        ("coder", [HALF, HALF, HALF], {"format": 1.0, "compiles": 1.0, "hidden": 0.5}),
+        ("coder", [HALF, "no program", HALF], {"format": 1.0, "compiles": 1.0, "hidden": 0.5}),
+        ("coder", [HALF, "no program"], {"format": 0.0, "compiles": 0.0, "hidden": 0.0}),
+        ("coder", [HALF, REFERENCE], {"format": 1.0, "compiles": 1.0, "hidden": 1.0}),
+        ("tester", [GOOD_TESTS] * 3, {"format": 1.0, "valid": 1.0, "catches": 1.0}),
+    ],
+)
+def test_terms_when_several_answers_are_given_then_sum_to_what_the_last_one_is_worth(
+    world: tuple[Code, CodeEnvironment], agent: str, answers: list[str], worth: dict[str, float]
+) -> None:
+    state, sums = _first(world), dict.fromkeys(worth, 0.0)
+    for answer in answers:
+        # The other agent's answers have terms of the same name, and change nothing.
+        other = "tester" if agent == "coder" else "coder"
+        done = world[1].step(world[1].step(state, other, "nothing").state, agent, answer)
+        state = done.state
+        sums = {term: sums[term] + reward for term, reward in done.local_rewards.items()}
+    assert sums == worth
+
+
+def test_step_when_a_state_has_no_marks_then_pays_in_full(
+    world: tuple[Code, CodeEnvironment],
+) -> None:
+    raw = json.loads(_first(world))
+    del raw["marks"]
+    done = world[1].step(json.dumps(raw).encode(), "coder", HALF)
+    assert done.local_rewards == {"format": 1.0, "compiles": 1.0, "hidden": 0.5}
 
 
 def test_step_when_the_testers_tests_catch_all_wrong_programs_then_pays_it_in_full(
@@ -294,13 +326,15 @@ answers = st.one_of(
 def test_return_when_anything_is_played_then_stays_under_the_bound(
     world: tuple[Code, CodeEnvironment], plays: list[tuple[str, str]]
 ) -> None:
-    state, team_return, best = _first(world), 0.0, 0.0
+    state, team_return, mixed, best, hidden = _first(world), 0.0, 0.0, 0.0, 0.0
     mix = RewardMix(RewardSpec(), Code.local_terms)
     for agent, action in plays:
         done = world[1].step(state, agent, action)
         state, team_return = done.state, team_return + done.team_reward
-        best = max(best, done.local_rewards.get("hidden", 0.0))
-        assert 0.0 <= mix(agent, done.team_reward, done.local_rewards) <= 2.0
+        hidden += done.local_rewards.get("hidden", 0.0)
+        best = max(best, hidden)
+        mixed += mix(agent, done.team_reward, done.local_rewards)
+        assert -1e-9 <= mixed <= 3.0 + 1e-9
         assert world[1].observe(state, agent)
     assert team_return <= Code.return_bound
     assert team_return == pytest.approx(best)
