@@ -91,8 +91,9 @@ class HttpRetriever:
 
     def _asked(self, query: str) -> list[tuple[str, str]]:
         body = json.dumps({"queries": [query], "topk": TOP_K, "return_scores": True}).encode()
-        connection = self._connection()
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         try:
+            connection.sock = self._connected()
             headers = {"Content-Type": "application/json", "Host": f"{self._host}:{self._port}"}
             connection.request("POST", self._path, body, headers)
             answer = connection.getresponse()
@@ -107,14 +108,16 @@ class HttpRetriever:
             raise UnavailableError(f"the search server answers more than {MAX_ANSWER_BYTES} bytes")
         return read_answer(data)
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connected(self) -> socket.socket:
         """To the address that was resolved at the start, whatever the name says now."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         raw = socket.create_connection((self._address, self._port), timeout=self._timeout_s)
-        if self._is_tls:
-            raw = ssl.create_default_context().wrap_socket(raw, server_hostname=self._host)
-        connection.sock = raw
-        return connection
+        if not self._is_tls:
+            return raw
+        try:
+            return ssl.create_default_context().wrap_socket(raw, server_hostname=self._host)
+        except OSError:
+            raw.close()
+            raise
 
     def _keep(self, path: Path, pages: list[tuple[str, str]]) -> None:
         """Store an answer unless another pod was first."""

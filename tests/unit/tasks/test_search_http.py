@@ -135,6 +135,24 @@ def test_search_when_the_server_misbehaves_then_is_retryable_and_stores_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_search_when_the_server_refuses_the_connection_then_is_retryable(
+    server: Server, tmp_path: Path
+) -> None:
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        pair = f"127.0.0.1:{bound.getsockname()[1]}"
+        asked = retriever(server, tmp_path, url=f"http://{pair}/retrieve", allowed=pair)
+        with pytest.raises(UnavailableError, match="ConnectionRefusedError"):
+            asked.search("ann", 5)
+
+
+def test_search_when_the_server_speaks_no_tls_then_is_retryable(
+    server: Server, tmp_path: Path
+) -> None:
+    with pytest.raises(UnavailableError, match="SSLError"):
+        retriever(server, tmp_path, url=f"https://{server.pair}/retrieve").search("ann", 5)
+
+
 def test_read_answer_without_scores_then_reads_pages_as_well() -> None:
     data = json.dumps({"result": [[PAGE["document"]] * 7]}).encode()
     assert read_answer(data) == [("Ann", "Ann is of Peru.")] * 5
