@@ -15,6 +15,7 @@ _ERRNOS = frozenset(
         errno.EDQUOT,
         errno.EIO,
         errno.ENOMEM,
+        errno.EAGAIN,  # no process or thread can be started
         errno.EMFILE,
         errno.ENFILE,
         errno.ESTALE,

@@ -28,6 +28,7 @@ from troupe.errors import (
     TroupeError,
     UnavailableError,
 )
+from troupe.runtime.transient import is_transient
 from troupe_tasks.programs.activity import cpu_seconds, descendants
 
 GUEST = Path(__file__).parent / "guest" / "serve.py"
@@ -121,6 +122,8 @@ class GuestProcess:
                 start_new_session=True,
             )
         except OSError as error:
+            if is_transient(error):
+                raise UnavailableError(f"{self._python} cannot be started now: {error}") from error
             raise InvalidArgumentError(
                 f"{self._python} cannot be run: {error}", pointer="/task/params/python"
             ) from error

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.transient import is_transient
 from troupe_tasks.programs.activity import RunProcess, start_time
 from troupe_tasks.programs.calls import ProgramRun
 
@@ -199,6 +200,8 @@ class ProgramLauncher:
                 start_new_session=True,
             )
         except OSError as error:
+            if is_transient(error):
+                raise UnavailableError(f"{self._python} cannot be started now: {error}") from error
             raise InvalidArgumentError(
                 f"{self._python} cannot be run: {error}", pointer="/task/params/python"
             ) from error

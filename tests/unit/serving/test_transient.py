@@ -71,6 +71,7 @@ def test_shortage_when_bytes_are_no_message_then_is_none() -> None:
     ("error", "expected"),
     [
         (OSError(errno.EMFILE, "Too many open files"), True),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), True),
         (OSError(errno.ENOENT, "No such file"), False),
         (RuntimeError("std::bad_alloc"), True),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
