@@ -77,7 +77,7 @@ def decode(data: Any, depth: int = 0) -> Value:
     ((tag, body),) = data.items()
     try:
         return _tagged(tag, body, depth)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise UnreadableError(f"a value tagged {tag!r} cannot be read ({error})") from error
 
 

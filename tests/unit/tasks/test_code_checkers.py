@@ -125,7 +125,17 @@ def test_decode_text_of_anything_then_reads_a_value_or_says_unreadable(text: str
 
 
 @pytest.mark.parametrize(
-    "data", [{"x": 1}, {"t": 1}, {"d": [1]}, {"d": [[[1], 2]]}, {"f": "1e5"}, {"b": "zz"}, {}]
+    "data",
+    [
+        {"x": 1},
+        {"t": 1},
+        {"d": [1]},
+        {"d": [[[1], 2]]},
+        {"f": "1e5"},
+        {"b": "zz"},
+        {"c": [10**400, 0]},
+        {},
+    ],
 )
 def test_decode_of_a_wrong_form_then_says_unreadable(data: object) -> None:
     with pytest.raises(UnreadableError):

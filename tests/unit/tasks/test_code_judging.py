@@ -61,6 +61,9 @@ ATTACKS_CALL = {
         "    def __ne__(self, other): return False\n"
         "def double(values): return Yes([1])\n"
     ),
+    "returns a number beyond all floats": (
+        "class Huge(complex):\n    real = 10**400\ndef double(values): return Huge()\n"
+    ),
     "returns an object that equals everything": (
         "class Yes:\n    def __eq__(self, other): return True\ndef double(values): return Yes()\n"
     ),
