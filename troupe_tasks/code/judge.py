@@ -191,13 +191,13 @@ def _told(line: str, output: str) -> Ran:
             raise ValueError(f"no status {status}")
     except (ValueError, TypeError, KeyError, RecursionError):
         return Ran("value", output, "the result cannot be read")
-    error = str(report.get("error", ""))
+    error = str(report.get("error", ""))[:_ERROR_CHARS]
     if "value" not in report:
         return Ran(status, output, error, report=report)
     try:
         value = decode(report["value"])
     except UnreadableError as problem:
-        return Ran("value", output, str(problem))
+        return Ran("value", output, str(problem)[:_ERROR_CHARS])
     return Ran(status, output, error, value, has_value=True, report=report)
 
 

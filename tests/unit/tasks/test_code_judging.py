@@ -169,6 +169,23 @@ def test_run_when_programs_fail_then_says_how() -> None:
     assert len(ran[3].output) <= 5000
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def double(*a): return type('A' * 100000, (), {})()",
+        "import os\ndef double(*a): raise type('A' * 100000, (Exception,), {})()",
+        'import json\njson.dumps = lambda said: \'{"status": "ok", "value": {"\' + \'A\' * 100000 '
+        "+ '\": 1}}'\ndef double(*a): return 1",
+    ],
+)
+def test_run_when_a_program_fails_at_length_then_the_reason_is_cut(source: str) -> None:
+    job, case = Job("call", source, "double"), Case(0, fields={"args": []})
+    [ran] = Judge(ProcessSandbox()).run([job], [case], ProgramLimits(), 5000)
+    assert ran.status in ("value", "error")
+    assert "AAAA" in ran.error
+    assert len(ran.error) <= 600
+
+
 def test_run_when_a_program_loops_then_it_is_stopped_and_the_rest_is_skipped() -> None:
     limits = ProgramLimits(cpu_time_s=1.0, wall_time_s=0.3)
     judge = Judge(ProcessSandbox(), max_late=1)
