@@ -1,6 +1,7 @@
 """The messages and tools of a prompt on the wires, whichever message carries them.
 
-Checks what it decodes. For images see ``troupe.vision.wire``.
+Checks what it decodes, and replaces what no wire can hold: a program or a policy may write half a
+character, which ends in a prompt. For images see ``troupe.vision.wire``.
 """
 
 import json
@@ -9,6 +10,7 @@ from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.content import writable
 from troupe.tasks.family import Message
 from troupe.tasks.tool_calls import Tool, ToolCall
 from troupe.vision.wire import parts_to_proto
@@ -17,11 +19,14 @@ from troupe.vision.wire import parts_to_proto
 def message_fields(message: Message) -> dict[str, Any]:
     """The fields of a chat message in any of the protos that have one."""
     if isinstance(message.content, str) and not message.tool_calls:  # nearly all, for less CPU
-        return {"role": message.role, "content": message.content}
-    calls = [pb.ToolCall(name=c.name, arguments_json=c.arguments) for c in message.tool_calls]
+        return {"role": message.role, "content": writable(message.content)}
+    calls = [
+        pb.ToolCall(name=writable(c.name), arguments_json=writable(c.arguments))
+        for c in message.tool_calls
+    ]
     return {
         "role": message.role,
-        "content": message.text,
+        "content": writable(message.text),
         "parts": parts_to_proto(message.content),
         "tool_calls": calls,
     }
@@ -36,9 +41,9 @@ def tools_to_proto(tools: Sequence[Tool]) -> list[pb.Tool]:
     """The functions that a prompt offers."""
     return [
         pb.Tool(
-            name=tool.name,
-            description=tool.description,
-            parameters_json=json.dumps(tool.parameters, ensure_ascii=False),
+            name=writable(tool.name),
+            description=writable(tool.description),
+            parameters_json=writable(json.dumps(tool.parameters, ensure_ascii=False)),
         )
         for tool in tools
     ]

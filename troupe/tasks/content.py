@@ -71,6 +71,11 @@ def text_of(content: Content) -> str:
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
+def writable(text: str) -> str:
+    """``text`` as UTF-8 can write it: a lone surrogate, which is no character, becomes "?"."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def images_of(content: Content) -> tuple[ImagePart, ...]:
     """The images, in order."""
     if isinstance(content, str):

@@ -15,6 +15,7 @@ from troupe.tasks.content import (
     check_count,
     check_size,
     images_of,
+    writable,
 )
 from troupe.vision.png import decode_png, encode_png
 
@@ -24,7 +25,7 @@ def parts_to_proto(content: Content) -> list[pb.ContentPart]:
     if isinstance(content, str):
         return []
     return [
-        pb.ContentPart(text=part.text)
+        pb.ContentPart(text=writable(part.text))
         if isinstance(part, TextPart)
         else pb.ContentPart(image_digest=part.digest)
         for part in content

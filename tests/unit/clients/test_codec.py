@@ -10,6 +10,7 @@ from troupe.episodes.ports import Outcome
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.engine import PolicyState
 from troupe.spec.job import SamplingSpec
+from troupe.tasks.content import TextPart
 from troupe.tasks.family import BoundedObservation, Message, bound_of, tools_of
 from troupe.tasks.tool_calls import Tool, ToolCall
 
@@ -22,6 +23,22 @@ messages = st.lists(
 def test_observation_when_sent_then_comes_back_equal(observation):
     assert codec.observation_from_proto(codec.observation_to_proto(observation)) == observation
     assert codec.chat_from_proto(codec.chat_to_proto(observation)) == observation
+
+
+def test_observation_when_it_holds_half_a_character_then_is_sent_with_a_question_mark() -> None:
+    half = "a\ud800b"
+    tool = Tool(half, half, {half: half})
+    texts = (Message("user", half), Message("user", (TextPart(half),)))
+    calls = (Message("assistant", half, (ToolCall(half, f'{{"x": "{half}"}}'),)),)
+    seen = BoundedObservation((*texts, *calls), 7, (tool,))
+    whole = Message("assistant", "a?b", (ToolCall("a?b", '{"x": "a?b"}'),))
+    expected = (Message("user", "a?b"), Message("user", (TextPart("a?b"),)), whole)
+    for back in (
+        codec.observation_from_proto(codec.observation_to_proto(seen)),
+        codec.chat_from_proto(codec.chat_to_proto(seen)),
+    ):
+        assert tuple(back) == expected
+        assert tools_of(back) == (Tool("a?b", "a?b", {"a?b": "a?b"}),)
 
 
 def test_bound_when_sent_then_comes_back_with_the_observation() -> None:
