@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from troupe.tasks.actions import is_shallow
+
 MAX_TEXT = 4000
 """Characters of a free-text action that are passed on, so that a history stays small."""
 
@@ -93,9 +95,11 @@ class JsonObject:
     def read(self, text: str) -> Any:
         try:
             document = json.loads(last_line(text)[:MAX_TEXT], parse_constant=_refused)
+            # A number beyond all floats and half a character are read, and no wire can hold them.
+            json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             return None
-        return document if isinstance(document, dict) else None
+        return document if isinstance(document, dict) and is_shallow(document) else None
 
     def ask(self) -> str:
         shown = " or ".join(json.dumps(sample) for sample in self._samples[:3])

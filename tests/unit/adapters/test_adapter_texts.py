@@ -51,6 +51,20 @@ def test_json_object_when_read_then_takes_objects_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ['{"x": 1e999}', '{"x": [-1e999]}', '{"x": "\\ud800"}', '{"\\udfff": 1}']
+    + [f'{{"x": {"[" * levels}{"]" * levels}}}' for levels in (20, 500, 900, 990)],
+)
+def test_json_object_when_no_wire_holds_it_then_is_no_action(text: str) -> None:
+    assert JsonObject().read(text) is None
+
+
+def test_json_object_when_it_is_nested_a_little_then_is_an_action() -> None:
+    assert JsonObject().read('{"x": [[{"y": "\\u00e9"}]]}') == {"x": [[{"y": "\u00e9"}]]}
+    assert JsonObject().read(f'{{"x": {"[" * 19}{"]" * 19}}}') is not None
+
+
+@pytest.mark.parametrize(
     ("observation", "text"),
     [
         (np.int64(4), "4"),
