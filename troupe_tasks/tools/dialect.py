@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from troupe.tasks.actions import is_shallow
+
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MAX_CALL_CHARS = 2_000
 MAX_STRING_CHARS = 500
@@ -120,7 +122,7 @@ def _call(body: str) -> Call | None:
         raw: Any = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(raw, dict):
+    if not isinstance(raw, dict) or not is_shallow(raw):
         return None
     fields = cast("dict[str, Any]", raw)
     name, arguments = fields.get("name"), fields.get("arguments", {})

@@ -246,6 +246,19 @@ def test_ticket_of_the_airline_when_played_then_pays_for_the_right_database(tmp_
         env.step(begun, "operator", family.random_action(begun, "operator", Random(seed)))
 
 
+def test_call_when_it_is_nested_deeper_than_a_state_can_be_then_is_none(tmp_path: Path) -> None:
+    env = (family := _family(tmp_path, tau2.convert(_row()))).environment()
+    begun = env.reset(family.taskset().task("test", 0))
+    deep = f'{{"x": {"[" * 500}{"]" * 500}}}'
+    changes = (
+        f'{{"reservation_id": "AAA111", "passengers": [{json.dumps(ADA)[:-1]}, "x": {deep}}}]}}'
+    )
+    name = "update_reservation_passengers"
+    call = f'<tool_call>{{"name": "{name}", "arguments": {changes}}}</tool_call>'
+    done = env.step(begun, "operator", call)
+    assert (done.local_rewards["format"], done.info["writes"]) == (-1.0, [])
+
+
 def test_ticket_of_another_domain_then_is_refused_by_name(tmp_path: Path) -> None:
     row = tau2.convert(_row())
     family = _family(tmp_path, {**row, "id": "tau2/retail/3"})
