@@ -115,7 +115,7 @@ def _transition(after: ShapesState, team_reward: float, terms: dict[str, float])
     info = {
         "plane": text.plane_words(after.plane),
         "question": after.question.sentence,
-        "answer": true_answer(after.question, after.plane),
+        "right_answer": true_answer(after.question, after.plane),
         "lookups": [[lookup.asked, lookup.heard] for lookup in after.lookups],
         **({"outcome": after.end} if after.end else {}),
     }

@@ -330,3 +330,15 @@ def test_plan_when_given_then_nobody_designs_and_the_executor_plays_it() -> None
 def test_plan_when_given_and_none_then_says_why() -> None:
     with pytest.raises(InvalidArgumentError, match="can't be read"):
         family(plan="a = vote(b, c)")
+
+
+def test_vote_when_the_inner_family_is_shapes_then_counts_what_was_said_and_not_the_truth() -> None:
+    judge = {"name": "shapes", "params": {"is_solo": True}, "agent": "viewer"}
+    made = family(judge=judge, plan="a = answer()\nb = answer()\nc = answer()\nd = vote(a, b, c)")
+    environment = made.environment()
+    state = environment.reset(made.taskset().task("train", 0))
+    right = made.demonstrate(state, "executor", Random(0))
+    for said in (right, "answer nothing", "answer nothing"):
+        last = environment.step(state, "executor", said)
+        state = last.state
+    assert (last.done, last.success) == (True, False)
