@@ -6,7 +6,7 @@ rollout service writes so what a model of another form calls (docs/programs.md).
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from troupe.tasks.tool_calls import Tool, ToolCall, written_result
 from troupe.wire.request import ModelRequest
 
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+CLOSE = "</tool_call>"
 EMPTY = "(empty)"
 """What stands for a message without text, which some chat templates drop."""
 
@@ -135,10 +136,21 @@ def read_calls(text: str) -> ModelAnswer:
         calls.append(call)
         return ""
 
-    left = CALL.sub(taken, text)
+    left = replaced_calls(taken, text)
     if "<tool_call>" in left and not num_unread:
         num_unread = 1  # begun and never ended
     return ModelAnswer(left.strip() if calls else text, tuple(calls), num_unread)
+
+
+def replaced_calls(
+    new: Callable[[re.Match[str]], str], text: str, calls: re.Pattern[str] = CALL
+) -> str:
+    """``text`` with ``new`` of each call in its place; ``calls`` may take a line end with it.
+
+    What stands after the last end is not searched: each begin would be followed through all of it.
+    """
+    end = text.rfind(CLOSE) + len(CLOSE) + 1
+    return calls.sub(new, text[:end]) + text[end:]
 
 
 def form_of(schema: Any) -> str:

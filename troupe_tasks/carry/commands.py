@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _NUMBER = r"(-?\d{1,4}(?:\.\d{1,3})?)"
 _LINE = re.compile(
     rf"[-*>`\s]*(?:(?P<who>alice|bob)\s*:\s*)?(?:move {_NUMBER},? {_NUMBER},? {_NUMBER}"
-    r"|grip (?P<grip>on|off)|(?P<wait>wait))\s*[`.]*\s*",
+    r"|grip (?P<grip>on|off)|(?P<wait>wait))[`.\s]*",
     re.IGNORECASE,
 )
 MAX_CHARS = 20_000

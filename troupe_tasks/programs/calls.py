@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.tasks.family import in_hermes_form
-from troupe.wire.dialect import CALL
+from troupe.wire.dialect import CALL, replaced_calls
 from troupe.wire.request import CallKey, ModelRequest
 from troupe_tasks.programs.prompts import plain
 
@@ -243,6 +243,8 @@ def _cut_at(text: str, stops: tuple[str, ...], *, may_call: bool) -> str:
 
     Calls are in Hermes form whatever the model wrote: their line ends are not the model's.
     """
-    shown = _CALLS.sub(lambda call: "\0" * len(call.group()), text) if may_call else text
+    shown = text
+    if may_call:
+        shown = replaced_calls(lambda call: "\0" * len(call.group()), text, _CALLS)
     ends = [at for stop in stops if stop and (at := shown.find(stop)) >= 0]
     return text[: min(ends)] if ends else text

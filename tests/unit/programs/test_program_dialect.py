@@ -1,6 +1,7 @@
 """Messages and tools as text, and a policy's text as tool calls."""
 
 import json
+import time
 
 import pytest
 
@@ -80,6 +81,15 @@ def test_call_when_it_cannot_be_read_then_stays_text_and_is_counted(inside: str)
 
 def test_call_when_it_is_never_closed_then_is_counted() -> None:
     assert read_answer('<tool_call>{"name": "add"', [ADD]).num_unread == 1
+
+
+def test_call_when_begun_thousands_of_times_then_is_read_at_once() -> None:
+    call = written_call("add", "{}")
+    text = call + "<tool_call>" * 20_000
+    begun = time.process_time()
+    answer = read_answer(text, [ADD])
+    assert time.process_time() - begun < 0.5
+    assert (len(answer.tool_calls), answer.text) == (1, text.removeprefix(call))
 
 
 def test_answer_when_no_tools_were_offered_then_is_left_as_it_is() -> None:

@@ -1,5 +1,6 @@
 """The carry family: lines, physics that needs both robots, placing, and who is paid for what."""
 
+import time
 from random import Random
 
 import pytest
@@ -72,6 +73,13 @@ def test_read_commands_of_a_text_then_are_its_whole_lines(
     text: str, commands: list[Command]
 ) -> None:
     assert read_commands(text, ALICE).get(ALICE, []) == commands
+
+
+def test_read_commands_of_a_line_that_is_nearly_one_then_takes_no_time() -> None:
+    begun = time.process_time()
+    assert read_commands("wait" + " " * 19_000 + "x", ALICE) == {}
+    assert read_commands("wait" + " `." * 6_000, ALICE) == {ALICE: [Command()]}
+    assert time.process_time() - begun < 0.5
 
 
 def test_observe_at_first_then_shows_grippers_object_and_shelf() -> None:
