@@ -6,11 +6,12 @@
 import json
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe_tasks.adapters.pool import Worlds
 from troupe_tasks.adapters.record import Record, decode, encode, first_record, next_record
+from troupe_tasks.adapters.world import World
 from troupe_tasks.importers.process import SpentError
 from troupe_tasks.importers.world import TEAM, Guests, Row
 
@@ -61,7 +62,7 @@ class ImportedEnvironment:
         text = action[:MAX_ANSWER].encode("utf-8", "replace").decode()
         if not text.strip():
             text = ""
-        world = self._worlds.at(before)
+        world = self._at(before)
         try:
             moment = world.act(agent, text)
         except SpentError as error:
@@ -85,6 +86,17 @@ class ImportedEnvironment:
         """End every rollout and its process."""
         self._worlds.close()
         self._guests.close()
+
+    def _at(self, record: Record) -> World:
+        """The live rollout that stands at ``record``.
+
+        What a replay asks has once been done within the bounds: that it takes longer now is the
+        machine's doing.
+        """
+        try:
+            return self._worlds.at(record)
+        except SpentError as error:
+            raise UnavailableError(f"a replay took longer than the first play: {error}") from error
 
     def _ended(self, record: Record, failure: str, message: str) -> Transition:
         """The end of an episode by the team's own doing: it is paid nothing for it."""

@@ -145,6 +145,16 @@ def test_environment_when_an_answer_is_too_hard_then_the_episode_ends_unpaid(mad
     assert (done.done, done.team_reward, done.info["failure"]) == (True, 0.0, "too_hard")
 
 
+def test_replay_when_it_is_slower_than_the_first_play_then_is_retryable(made: Make) -> None:
+    first, _ = made()
+    state = first.step(first.reset(TASK), "solver", CALL).state
+    other, guest = made()
+    guest.failing = [SpentError("took 30 s")]
+    with pytest.raises(UnavailableError, match="took 30 s"):
+        other.step(state, "critic", "yes")
+    assert other.step(state, "critic", "yes").success
+
+
 def test_rollout_when_its_process_was_replaced_then_is_begun_again(made: Make) -> None:
     environment, guest = made()
     state = environment.reset(TASK)
