@@ -56,6 +56,8 @@ class JobTasks:
         """Load what the spec names and wire it up; raises SpecInvalidError."""
         job = parts.job
         loaded = await asyncio.to_thread(load_parts, job.spec)
+        # Rows of prepared files are compared, which takes seconds for a hundred thousand.
+        taskset = await asyncio.to_thread(loaded.family.taskset)
         ledger = parts.ledger
         recorder = _recorder(parts, ledger)
         conductor = RoundRunner(
@@ -64,7 +66,7 @@ class JobTasks:
             parts.store,
             recorder,
             parts.events,
-            loaded.family.taskset(),
+            taskset,
             missing=parts.components.missing,
             disk=parts.disk,
             memory=parts.memory,

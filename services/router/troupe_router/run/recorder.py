@@ -302,7 +302,9 @@ class Recorder:
         for stored in page:
             self._cursor = stored.id
             data = json.loads(stored.event.data_json)
-            job_metrics.observe_event(self._job.job_id, stored.event.type, data)
+            if stored.event.occurred_at >= self._job.started_at:
+                # What an earlier life of the job reported was counted then; no alert comes again.
+                job_metrics.observe_event(self._job.job_id, stored.event.type, data)
             if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
                 continue
             if stored.event.type == "step.learned":
