@@ -6,6 +6,7 @@ What the executor wrote for one line is shown at another only as quoted data.
 import re
 from collections.abc import Collection
 
+from troupe.tasks.content import writable
 from troupe.tasks.family import Message, Observation
 from troupe.tasks.quoting import in_one_line, quoted
 from troupe_tasks.designed.plan import OPERATORS, Node
@@ -89,7 +90,7 @@ def read_program(text: str) -> str | None:
     programs = FENCE.findall(text[-4 * MAX_PROGRAM_CHARS :])
     if not programs or len(programs[-1]) > MAX_PROGRAM_CHARS or "\0" in programs[-1]:
         return None
-    return programs[-1].encode("utf-8", "replace").decode()
+    return writable(programs[-1])
 
 
 def told(node: Node) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.tasks.agents import known_agent
+from troupe.tasks.content import writable
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe_tasks.adapters.pool import Worlds
 from troupe_tasks.adapters.record import Record, decode, encode, first_record, next_record
@@ -59,7 +60,7 @@ class ImportedEnvironment:
         if self._known(agent) not in before.prompts or before.is_done:
             return self._idled(before)
         # A lone surrogate is no text that JSON of another program could hold.
-        text = action[:MAX_ANSWER].encode("utf-8", "replace").decode()
+        text = writable(action[:MAX_ANSWER])
         if not text.strip():
             text = ""
         world = self._at(before)

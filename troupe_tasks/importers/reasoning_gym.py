@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.content import writable
 from troupe.tasks.family import Message, Observation, Split, Transition
 from troupe.tasks.simple import SimpleTask, TaskParams, pack_state, state_value
 from troupe.tasks.splits import DrawnTaskset, split_of_key
@@ -102,7 +103,7 @@ class ReasoningGymTask(SimpleTask):
     def step(self, state: Any, agent: str, action: str) -> Transition:
         """The end: the scorer reads what stands in the last <answer> tags."""
         try:
-            text = action[-MAX_ANSWER:].encode("utf-8", "replace").decode()
+            text = writable(action[-MAX_ANSWER:])
             done = self._ask("score", index=state["index"], text=text)
         except SpentError:
             done = {"score": 0.0, "is_read": True}

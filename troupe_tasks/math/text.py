@@ -5,6 +5,7 @@ What one agent wrote or printed is shown to another only as quoted data.
 
 import re
 
+from troupe.tasks.content import writable
 from troupe.tasks.family import Message, Observation
 from troupe.tasks.quoting import quoted, shown
 from troupe_tasks.math.state import State
@@ -25,7 +26,7 @@ def read_program(text: str) -> str | None:
     programs = _FENCE.findall(text[-4 * MAX_PROGRAM_CHARS :])
     if not programs or len(programs[-1]) > MAX_PROGRAM_CHARS or "\0" in programs[-1]:
         return None
-    return programs[-1].encode("utf-8", "replace").decode()
+    return writable(programs[-1])
 
 
 def observation(state: State, agent: str) -> Observation:

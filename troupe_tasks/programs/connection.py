@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import h11
 
 from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.tasks.content import writable
 from troupe.wire import chat, messages, responses
 from troupe.wire.dialect import read_answer
 from troupe.wire.images import taken_out, with_images
@@ -322,7 +323,7 @@ class EndpointConnection(asyncio.Protocol):
 def _text(value: object) -> str:
     """What a program, or a command of its agent, posted: any JSON."""
     text = "" if value is None else str(value)
-    return text.encode("utf-8", "replace").decode()[:MAX_BODY_BYTES]
+    return writable(text)[:MAX_BODY_BYTES]
 
 
 def _parts(path: str) -> tuple[str | None, str]:

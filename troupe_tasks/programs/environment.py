@@ -9,6 +9,7 @@ from troupe.errors import TroupeError
 from troupe.runtime.telemetry import metrics
 from troupe.tasks.actions import is_cut
 from troupe.tasks.agents import known_agent
+from troupe.tasks.content import writable
 from troupe.tasks.family import Observation, Task, Transition
 from troupe.tasks.program_ends import PROGRAM_END, end_of_error
 from troupe_tasks.adapters.record import Record, decode, encode, first_record, next_record
@@ -117,7 +118,7 @@ class ProgramEnvironment:
 def _recorded(action: str, max_chars: int) -> Any:
     """``action`` as a state holds it: its text, or ``{"cut": text}`` where a bound cut it."""
     # A lone surrogate is no text that a client could send on.
-    text = action[:max_chars].encode("utf-8", "replace").decode()
+    text = writable(action[:max_chars])
     return {"cut": text} if is_cut(action) or len(action) > max_chars else text
 
 

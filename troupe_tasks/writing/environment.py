@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from troupe.tasks.agents import known_agent
+from troupe.tasks.content import writable
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe.tasks.quoting import quoted
 from troupe_tasks.writing.formula import MAX_REWARD, Formula, score
@@ -128,4 +129,4 @@ class WritingEnvironment:
 
 def _clean(action: str) -> str:
     """The text as it is kept: whole characters only, up to a length that nothing is paid for."""
-    return action[:MAX_TEXT_CHARS].encode("utf-8", "replace").decode()
+    return writable(action[:MAX_TEXT_CHARS])

@@ -3,6 +3,8 @@
 import html
 import re
 
+from troupe.tasks.content import writable
+
 MAX_CHARS = 2000
 """Characters of one text that the page shows."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -17,8 +19,7 @@ def shown(text: object, *, most: int = MAX_CHARS) -> str:
     Example: ``shown("<b>\\x1b[2J") == "&lt;b&gt;␛[2J"``.
     """
     whole = str(text)
-    plain = _HIDDEN.sub(_code_point, _CONTROL.sub(_picture, whole[:most]))
-    plain = plain.encode("utf-8", "replace").decode()  # lone surrogates
+    plain = writable(_HIDDEN.sub(_code_point, _CONTROL.sub(_picture, whole[:most])))
     cut = len(whole) - most
     more = f' <span class="cut">[{cut:,} more characters]</span>' if cut > 0 else ""
     return html.escape(plain) + more

@@ -7,7 +7,7 @@ from typing import Any
 from troupe.candidates import PromptImage
 from troupe.errors import InvalidArgumentError
 from troupe.spec.policy import TemplateValue
-from troupe.tasks.content import ImagePart
+from troupe.tasks.content import ImagePart, writable
 from troupe.tasks.family import BoundedObservation, Message, observed_images
 from troupe.vision.chat import expanded_prompt, template_messages
 from troupe.vision.layout import grid_of
@@ -75,8 +75,7 @@ class ChatTemplate:
                 f"The chat template of '{self._model}' refuses the messages ({error})."
             ) from error
         # A call's arguments may escape half a character, which no tokenizer encodes.
-        whole = text.encode("utf-8", "replace").decode("utf-8")
-        token_ids = _encoded(self._tokenizer, whole)
+        token_ids = _encoded(self._tokenizer, writable(text))
         return (
             token_ids
             if self._vision is None
