@@ -86,7 +86,7 @@ async def rest(runs_dir: Path, url: str, rounds: int) -> dict[str, float]:
     redis = await connect(url, connect_for_s=10)
     settings = RouterSettings(runs_dir=runs_dir)
     store, members = JobStore(redis), MemberStore(redis, ttl_s=5)
-    fanout = EventFanout(redis, store, max_streams=10)
+    fanout = EventFanout(redis, store, blocking=redis, max_streams=10)
 
     async def is_ready() -> bool:
         return True

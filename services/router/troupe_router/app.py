@@ -46,8 +46,8 @@ from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
 _DISK_S = 1.0
-_FEEDS = 128
-"""Connections for the readers of events; where more jobs are followed, they take turns."""
+_FEED_CONNECTIONS = 128
+"""For the readers of events; where more jobs are followed, they take turns."""
 
 
 class RouterApp:
@@ -85,7 +85,7 @@ class RouterApp:
         self._keys = KeyStore(self._settings.api_keys)
         self._socket = bind(self._settings.rest_address, "TROUPE_ROUTER_REST_ADDRESS")
         self._redis = await connect(self._settings.redis_url)
-        self._feeds = await connect(self._settings.redis_url, max_connections=_FEEDS)
+        self._feeds = await connect(self._settings.redis_url, max_connections=_FEED_CONNECTIONS)
         self._store = JobStore(self._redis)
         self._members = MemberStore(self._redis, ttl_s=self._settings.replica_ttl_s)
 
@@ -119,12 +119,13 @@ class RouterApp:
             limits,
             self._memory,
         )
+        assert self._feeds is not None, "connect() comes first"
         self._fanout = EventFanout(
             redis,
             self._store,
+            blocking=self._feeds,
             max_streams=settings.max_streams,
             max_of_caller=settings.max_streams_per_caller,
-            blocking=self._feeds,
         )
         self._supervisor = JobSupervisor(parts, holder=self._holder)
         if settings.players == "inside":

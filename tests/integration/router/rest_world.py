@@ -45,6 +45,7 @@ async def rest_world(
     hub = EventFanout(
         redis,
         store,
+        blocking=redis,
         max_streams=found.max_streams,
         max_of_caller=found.max_streams_per_caller,
     )

@@ -73,12 +73,12 @@ class EventFanout:
         redis: Redis,
         store: JobStore,
         *,
+        blocking: Redis,
         max_streams: int,
         max_of_caller: int | None = None,
-        blocking: Redis | None = None,
     ) -> None:
         self._redis = redis
-        self._blocking = blocking or redis
+        self._blocking = blocking
         self._store = store
         self._max_streams = max_streams
         self._max_of_caller = max_of_caller or max_streams
