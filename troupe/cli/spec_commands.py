@@ -218,11 +218,12 @@ def _check(spec: JobSpec) -> None:
 
 
 def _warn_of_repeats(parts: JobParts) -> None:
-    """Say where each step plays tasks more than once; not where this machine lacks the data."""
+    """Say where each step plays tasks more than once, or that nobody here can tell."""
     count = parts.spec.tasks_per_step
     try:
         size = parts.family.taskset().size("train")
-    except (TroupeError, OSError):
+    except (TroupeError, OSError) as error:
+        note(f"warning: /task: its tasks can't be opened here: {error}")
         return
     if parts.spec.steps and size is not None and count > size:
         note(

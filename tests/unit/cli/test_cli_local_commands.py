@@ -80,6 +80,17 @@ def test_validate_when_a_step_is_larger_than_its_split_then_warns(
     assert said is warns
 
 
+def test_validate_when_a_train_row_is_held_out_too_then_warns_that_no_job_opens_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"id": "a", "problem": "What is 3 + 4?", "answer": "7", "source": "s"}
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.jsonl").write_text(json.dumps(row))
+    data = f"task.params.data={tmp_path}"
+    assert run(["validate", str(EXAMPLE.with_name("math.yaml")), "--set", data]) == 0
+    assert "can't be opened here: 1 rows of" in " ".join(capsys.readouterr().err.split())
+
+
 def test_help_when_an_option_has_a_default_in_brackets_then_shows_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
