@@ -1,4 +1,4 @@
-"""Events are counted in the life of the job that they happened in, however often it is resumed."""
+"""Events are counted once: in the life of the job that they happened in, its end included."""
 
 import time
 from dataclasses import replace
@@ -20,11 +20,13 @@ def refused() -> float | None:
     return REGISTRY.get_sample_value("troupe_job_pushes_refused_total", REFUSED)
 
 
-async def conducted(world: World, record: JobRecord) -> None:
+async def conducted(world: World, record: JobRecord) -> Recorder:
     """What a controller does with the events that are there when it begins."""
     job_metrics.begin(JOB, 3, ["p"])
     log = EventLog(world.redis, JOB, source="router")
-    await Recorder(record, world.ledger, world.store, log, fraction=1.0).rewind(0)
+    recorder = Recorder(record, world.ledger, world.store, log, fraction=1.0)
+    await recorder.rewind(0)
+    return recorder
 
 
 async def test_refused_push_when_the_job_is_resumed_then_is_not_counted_again(
@@ -38,4 +40,16 @@ async def test_refused_push_when_the_job_is_resumed_then_is_not_counted_again(
     await conducted(world, replace(record, started_at=time.time() - 60.0))
     assert refused() == before + 1
     await conducted(world, replace(record, started_at=time.time() + 60.0))
+    assert refused() == before + 1
+
+
+async def test_refused_push_when_it_ends_the_job_then_is_counted(
+    redis: Redis, tmp_path: Path
+) -> None:
+    world = World(redis, tmp_path / "runs")
+    recorder = await conducted(world, await world.add_job(job_spec(steps=3), "running"))
+    before = refused() or 0.0
+    log = EventLog(redis, JOB, source="trainer")
+    await log.emit("weights.refused", {"policy": "p", "cause": "canary"})
+    await recorder.catch_up(0)  # the end of the job, and nobody has listened in between
     assert refused() == before + 1

@@ -244,6 +244,7 @@ class Recorder:
 
         A trainer learns from a complete round even without a router, so a job may be past it.
         """
+        await self._listen(block_s=0.0)  # a refused push ends the job before ``run`` looks again
         state = await self._ledger.round(train_round(step)) if step >= 0 else None
         if state is not None and state.is_complete and not state.is_recorded:
             await self.record(state)
