@@ -80,7 +80,7 @@ class SplitRows(Generic[RowT]):
     def __init__(self, source: Path | Mapping[Split, Path], schema: type[RowT]) -> None:
         files = source if isinstance(source, Mapping) else _files_of(source)
         self._rows = {split: PreparedRows(path, schema) for split, path in files.items()}
-        self._has_own_rows = False
+        self._is_compared = False
 
     def size(self, split: Split) -> int:
         """Number of rows in ``split``."""
@@ -104,7 +104,7 @@ class SplitRows(Generic[RowT]):
         Rows in which nothing is compared (an empty text) are in no other split.
         """
         held_out = [rows for split, rows in self._rows.items() if split != "train"]
-        if self._has_own_rows or "train" not in self._rows or not held_out:
+        if self._is_compared or "train" not in self._rows or not held_out:
             return
         train = {_digest(text) for text in map(compared, self._rows["train"]) if text}
         for rows in held_out:
@@ -117,7 +117,7 @@ class SplitRows(Generic[RowT]):
                     f"file with --against {rows.path} --drop-contaminated",
                     pointer="/task/params",
                 )
-        self._has_own_rows = True
+        self._is_compared = True
 
 
 def _digest(text: str) -> bytes:

@@ -137,8 +137,10 @@ class EpisodePlayer:
         self, ticket: pb.Ticket, attempt: int, start: Start | None = None
     ) -> Played:
         split, index = _split(ticket.split), ticket.task_index
-        size = self._num_tasks(split) if attempt else None
+        size: int | None = None
         if attempt:
+            # The first look at prepared rows reads all of them.
+            size = await asyncio.to_thread(self._num_tasks, split)
             index = redrawn_index(ticket, attempt, seed=self._spec.seed, size=size)
         with playing(_place(ticket, split, index)):
             begun = start or await self._reset(split, index)
