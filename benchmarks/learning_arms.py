@@ -69,6 +69,7 @@ TASKS = {
         max_new_tokens=6,
         base={"--warm-start": {"num_careful_steps": 90, "num_careless_steps": 0}},
         first_test=400,
+        tokens=50_000,
     ),
     "guided_walk": Task(
         "guided_walk",
