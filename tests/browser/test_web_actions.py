@@ -64,6 +64,37 @@ def test_submit_form_checks_while_typing_and_starts_a_job_that_moves_live(
     assert page.evaluate("window.isSamePage") is True, "the page must move without a reload"
 
 
+def test_json_editor_when_another_start_is_chosen_then_shows_the_spec_that_is_planned(
+    page: "Page", world: RouterWorld
+) -> None:
+    page.goto("/new")
+    page.get_by_text("JSON", exact=True).click()
+    editor = page.get_by_label("Job spec as JSON")
+    assert json.loads(editor.input_value())["task"]["name"] == "plan_path"
+    with page.expect_request(
+        lambda asked: "dry_run" in asked.url and '"sokoban"' in (asked.post_data or "")
+    ):
+        page.get_by_label("Start from").select_option("sokoban")
+    assert json.loads(editor.input_value())["task"]["name"] == "sokoban"
+
+
+def test_json_editor_when_its_text_is_no_spec_then_nothing_can_be_started(
+    page: "Page", spec: dict[str, Any]
+) -> None:
+    page.goto("/new")
+    page.get_by_text("JSON", exact=True).click()
+    editor = page.get_by_label("Job spec as JSON")
+    start = page.get_by_role("button", name="Start the job")
+    for text in ('{"name": "half', "null"):
+        editor.fill(json.dumps(spec))
+        page.get_by_text("This job can run.").wait_for()
+        editor.fill(text)
+        page.locator(".fault-list").wait_for()
+        assert start.is_disabled()
+    page.get_by_text("Form", exact=True).click()
+    page.get_by_text("This job can run.").wait_for()
+
+
 def test_job_is_cancelled_only_after_a_second_word(
     page: "Page", world: RouterWorld, spec: dict[str, Any]
 ) -> None:

@@ -26,9 +26,11 @@ function Editor({ schema, tasks, names, algorithms, from }) {
   const [source, setSource] = useState(start);
   const [spec, setSpec] = useState(null);
   const [error, setError] = useState(null);
+  const [fault, setFault] = useState(null);
   const [way, setWay] = useState("form");
   useEffect(() => {
     let isGone = false;
+    setSpec(null); // the form and the text begin anew with what comes
     setError(null);
     const path = source.startsWith("job:") ? jobPath(source.slice(4), "/spec") : `/v1/tasks/${encodeURIComponent(source)}/spec`;
     request(path).then((loaded) => isGone || setSpec(loaded), (failure) => isGone || setError(failure));
@@ -42,8 +44,8 @@ function Editor({ schema, tasks, names, algorithms, from }) {
       <${SegmentedControl} size="xs" data=${WAYS} value=${way} onChange=${setWay} aria-label="Edit as" />`} />
     ${error && html`<${Fault} error=${error} />`}
     ${spec === null ? !error && html`<${Waiting} what="Loading the spec" />` : html`<div class="new-job"><div class="new-job-form">
-        ${way === "form" ? html`<${LazyForm} schema=${schema} tasks=${tasks} algorithms=${algorithms} spec=${spec} errors=${check.error?.errors || []} onChange=${setSpec} />` : html`<${JsonEditor} spec=${spec} onChange=${setSpec} />`}
-      </div><${Submit} spec=${spec} check=${check} /></div>`}`;
+        ${way === "form" ? html`<${LazyForm} schema=${schema} tasks=${tasks} algorithms=${algorithms} spec=${spec} errors=${check.error?.errors || []} onChange=${setSpec} />` : html`<${JsonEditor} spec=${spec} fault=${fault} onChange=${setSpec} onFault=${setFault} />`}
+      </div><${Submit} spec=${spec} check=${fault ? { ...check, error: { message: fault } } : check} /></div>`}`;
 }
 
 // The form library is large, so it is loaded with the first form.
@@ -57,16 +59,19 @@ function LazyForm(props) {
   return SpecForm ? html`<${SpecForm} ...${props} />` : html`<${Waiting} what="Loading the form" />`;
 }
 
-function JsonEditor({ spec, onChange }) {
+// While its text has a fault, the spec is what it last was: not what one sees.
+function JsonEditor({ spec, fault, onChange, onFault }) {
   const [text, setText] = useState(() => JSON.stringify(spec, null, 2));
-  const [fault, setFault] = useState(null);
+  useEffect(() => () => onFault(null), []);
   const edit = (value) => {
     setText(value);
     try {
-      onChange(JSON.parse(value));
-      setFault(null);
+      const parsed = JSON.parse(value);
+      if (parsed === null) throw new Error("the spec must be an object");
+      onChange(parsed);
+      onFault(null);
     } catch (error) {
-      setFault(error.message);
+      onFault(error.message);
     }
   };
   return html`<${Textarea} aria-label="Job spec as JSON" className="json" value=${text} onChange=${(event) => edit(event.currentTarget.value)} error=${fault} autosize minRows=${24} maxRows=${48} spellCheck=${false} />`;
