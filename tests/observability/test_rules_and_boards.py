@@ -22,6 +22,8 @@ RULES = ROOT / "deploy/helm/troupe/files/rules/troupe.yaml"
 RULE_TESTS = ROOT / "deploy/observability/tests/alerts.yaml"
 BOARDS = sorted((ROOT / "deploy/helm/troupe/files/dashboards").glob("*.json"))
 METRIC = re.compile(r"\btroupe_[a-z0-9_]+")
+OF_EVERY_ROUTER = ("troupe_router_jobs", "troupe_router_replicas", "troupe_router_policy_replicas")
+"""Gauges of which every router shows the same numbers: to add them up counts once a router."""
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +136,12 @@ def test_expression_when_it_names_a_metric_then_troupe_declares_it(path: Path) -
     found = expressions(path) if path.suffix == ".json" else [a["expr"] for a in alerts()]
     names = {name for text in found for name in METRIC.findall(text)}
     assert names and names <= declared(), sorted(names - declared())
+
+
+def test_expression_when_every_router_shows_its_gauge_then_routers_are_not_added_up() -> None:
+    texts = [*(a["expr"] for a in alerts()), *(e for path in BOARDS for e in expressions(path))]
+    shared = [text for text in texts if set(METRIC.findall(text)) & set(OF_EVERY_ROUTER)]
+    assert shared and [text for text in shared if not text.startswith("max by (")] == []
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda p: p.stem)
