@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from router_world import RouterWorld
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -23,6 +24,38 @@ def test_jobs_page_with_a_finished_job_shows_its_state_and_success(
     assert "3 / 3" in row.inner_text()
     row.locator("[data-label=Success]", has_text=re.compile(r"\d+ %")).wait_for()
     photograph(page, "jobs")
+
+
+@pytest.mark.parametrize("name", ["jobs", "episodes"])
+def test_longer_list_when_rows_come_in_then_none_between_is_missing(
+    page: "Page", job: str, world: RouterWorld, name: str
+) -> None:
+    running = world.client.get(f"/v1/jobs/{job}").json() | {"state": "running", "ended_at": None}
+    row, key, place, path = running, "job_id", "/", r"/v1/jobs\?"
+    if name == "episodes":
+        row = world.client.get(f"/v1/jobs/{job}/episodes").json()["episodes"][0]
+        key, place, path = "id", f"/jobs/{job}/episodes", r"/episodes\?"
+    rows = [row | {key: f"row-{i}"} for i in range(259, 99, -1)]
+
+    def answer(route: "Route") -> None:
+        asked = parse_qs(urlsplit(route.request.url).query)
+        limit, before = int(asked["limit"][0]), asked.get("cursor", ["row-999"])[0]
+        left = [found for found in rows if found[key] < before]
+        after = left[limit - 1][key] if len(left) > limit else None
+        route.fulfill(json={name: left[:limit], "next_cursor": after, "total": len(rows)})
+
+    page.route(re.compile(path), answer)
+    page.route(re.compile(f"/v1/jobs/{job}$"), lambda route: route.fulfill(json=running))
+    page.goto(place)
+    page.get_by_role("button", name=re.compile("^Show ")).click()
+    page.locator("a[href$=row-160]").wait_for()
+    rows[:0] = [row | {key: f"row-{i}"} for i in range(319, 259, -1)]
+    page.locator("a[href$=row-319]").wait_for()
+    shown = page.locator("tbody a.job-name").evaluate_all(
+        "list => list.map(link => link.getAttribute('href').split('/').pop())"
+    )
+    assert len(shown) == 100
+    assert shown == [found[key] for found in rows[:100]]
 
 
 def test_job_page_shows_charts_of_every_measured_number(

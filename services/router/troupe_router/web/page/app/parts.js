@@ -48,6 +48,13 @@ export function Loaded({ resource, what, children }) {
   return html`<${Waiting} what=${what} />`;
 }
 
+// The end of a list of useList: a button for more rows, or why there is none.
+export function More({ list, children }) {
+  if (!list.data.next_cursor) return null;
+  if (!list.showMore) return html`<p class="faint">The page shows no more rows than these; the filters or the REST API find the others.</p>`;
+  return html`<${Button} variant="subtle" mt="md" loading=${list.isLoading} onClick=${list.showMore}>${children}<//>`;
+}
+
 export function Stat({ label, value, note, tone }) {
   return html`<div class="stat"><span class="stat-label">${label}</span>
     <span class=${`stat-value ${tone || ""}`}>${value}</span>${note && html`<span class="stat-note">${note}</span>`}</div>`;

@@ -1,14 +1,13 @@
 // The episodes of a job: filters, which live in the address, and a page of rows.
 import { Button, Link, NativeSelect, NumberInput, Table, useDebouncedValue, useLocation, useSearch } from "../../vendor/ui.js";
-import { jobPath, request, withQuery } from "../api.js";
+import { jobPath, withQuery } from "../api.js";
 import { isFinished } from "../events.js";
 import { duration, number, signed } from "../format.js";
-import { html, useState } from "../html.js";
-import { Empty, Fault, Loaded, Tag } from "../parts.js";
-import { useResource } from "../resource.js";
+import { html } from "../html.js";
+import { Empty, Fault, Loaded, More, Tag } from "../parts.js";
+import { useList } from "../resource.js";
 import { agentClass } from "../theme.js";
 
-const PAGE = 50;
 const NAMES = ["kind", "step", "agent", "failure", "min_reward", "max_reward", "task_id", "order"];
 const KINDS = [{ value: "", label: "Training and evaluation" }, { value: "train", label: "Training" }, { value: "eval", label: "Evaluation" }];
 const OUTCOMES = [
@@ -28,8 +27,7 @@ export function Episodes({ job }) {
   const address = `/jobs/${encodeURIComponent(job.job_id)}/episodes`;
   const set = (name, value) => go(withQuery(address, { ...chosen, [name]: value }), { replace: true });
   const query = Object.fromEntries(NAMES.map((name) => [name, new URLSearchParams(settled).get(name) || ""]));
-  const path = withQuery(jobPath(job.job_id, "/episodes"), { ...query, limit: PAGE });
-  const resource = useResource(path, { everyMs: isFinished(job.state) ? 0 : 4000 });
+  const list = useList(jobPath(job.job_id, "/episodes"), query, { everyMs: isFinished(job.state) ? 0 : 4000 });
   const agents = Object.keys(job.spec.agents);
   return html`<div class="filters" role="search" aria-label="Filter episodes">
       <${NativeSelect} label="Kind" data=${KINDS} value=${chosen.kind} onChange=${(event) => set("kind", event.currentTarget.value)} />
@@ -42,34 +40,17 @@ export function Episodes({ job }) {
       ${search && html`<${Button} variant="subtle" size="sm" onClick=${() => go(address, { replace: true })}>Clear<//>`}
     </div>
     ${chosen.task_id && html`<p class="faint">Only task <code>${chosen.task_id}</code></p>`}
-    ${resource.error && resource.data && html`<${Fault} error=${resource.error} retry=${resource.reload} />`}
-    <${Loaded} resource=${resource} what="Loading episodes">${(data) => html`<${Rows} key=${path} job=${job} page=${data} path=${path} agents=${agents} />`}<//>`;
+    ${list.error && list.data && html`<${Fault} error=${list.error} retry=${list.reload} />`}
+    <${Loaded} resource=${list} what="Loading episodes">${(data) => html`<${Rows} job=${job} page=${data} agents=${agents} /><${More} list=${list}>Show more<//>`}<//>`;
 }
 
-function Rows({ job, page, path, agents }) {
-  const [more, setMore] = useState([]);
-  const [cursor, setCursor] = useState(undefined);
-  const [error, setError] = useState(null);
-  const next = cursor === undefined ? page.next_cursor : cursor;
-  const seen = new Set(page.episodes.map((row) => row.id));
-  const rows = [...page.episodes, ...more.filter((row) => !seen.has(row.id))];
-  const load = async () => {
-    try {
-      const answer = await request(withQuery(path.split("?")[0], { ...Object.fromEntries(new URLSearchParams(path.split("?")[1])), cursor: next }));
-      setMore([...more, ...answer.episodes]);
-      setCursor(answer.next_cursor);
-      setError(null);
-    } catch (failure) {
-      setError(failure);
-    }
-  };
+function Rows({ job, page, agents }) {
+  const rows = page.episodes;
   if (!rows.length) return html`<${Empty} title="No episode fits">Widen the filters, or wait for the next step.<//>`;
   return html`<p class="count" role="status">${number(page.total)} ${page.total === 1 ? "episode" : "episodes"}${page.is_complete === false ? ", still counting" : ""}</p>
     <div class="table-box"><${Table} className="stacking episodes" highlightOnHover verticalSpacing="xs"><${Table.Thead}><${Table.Tr}>
       <${Table.Th}>Task<//><${Table.Th}>Round<//><${Table.Th}>Outcome<//><${Table.Th}>Return<//><${Table.Th}>Mean reward<//><${Table.Th}>Turns<//><${Table.Th}>Candidates<//><${Table.Th}>Tokens<//><${Table.Th}>Time<//><//><//>
-      <${Table.Tbody}>${rows.map((row) => html`<${Row} key=${row.id} job=${job} row=${row} agents=${agents} />`)}<//><//></div>
-    ${error && html`<${Fault} error=${error} retry=${load} />`}
-    ${next && html`<${Button} variant="subtle" mt="md" onClick=${load}>Show more<//>`}`;
+      <${Table.Tbody}>${rows.map((row) => html`<${Row} key=${row.id} job=${job} row=${row} agents=${agents} />`)}<//><//></div>`;
 }
 
 function Row({ job, row, agents }) {

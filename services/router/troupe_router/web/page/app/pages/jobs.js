@@ -4,9 +4,8 @@ import { jobPath, withQuery } from "../api.js";
 import { Spark } from "../charts/spark.js";
 import { ago, duration, percent, words } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { useResource } from "../resource.js";
-import { Empty, Fault, Loaded, PageHead, StateBadge } from "../parts.js";
-import { request } from "../api.js";
+import { useList, useResource } from "../resource.js";
+import { Empty, Fault, Loaded, More, PageHead, StateBadge } from "../parts.js";
 
 const ACTIVE = ["queued", "launching", "running", "pausing", "paused", "cancelling"];
 const DONE = ["succeeded", "failed", "cancelled"];
@@ -15,44 +14,26 @@ const CHOICES = [
   { value: "active", label: "Active" },
   { value: "done", label: "Finished" },
 ];
-const PAGE = 50;
 
 export function JobsPage() {
   useDocumentTitle("Jobs · Troupe");
   const [choice, setChoice] = useState("all");
   const states = { active: ACTIVE, done: DONE }[choice];
-  const first = useResource(withQuery("/v1/jobs", { limit: PAGE, state: states }), { everyMs: 3000 });
+  const list = useList("/v1/jobs", { state: states }, { everyMs: 3000 });
   return html`<${PageHead} title="Jobs" actions=${html`<${SegmentedControl} size="xs" data=${CHOICES} value=${choice} onChange=${setChoice} aria-label="Which jobs" />`} />
-    ${first.error && first.data && html`<${Fault} error=${first.error} retry=${first.reload} title="This list may be old" />`}
-    <${Loaded} resource=${first} what="Loading jobs">${(data) => html`<${JobTable} key=${choice} page=${data} states=${states} />`}<//>`;
+    ${list.error && list.data && html`<${Fault} error=${list.error} retry=${list.reload} title="This list may be old" />`}
+    <${Loaded} resource=${list} what="Loading jobs">${(data) => html`<${JobTable} page=${data} states=${states} /><${More} list=${list}>Show older jobs<//>`}<//>`;
 }
 
 function JobTable({ page, states }) {
-  const [more, setMore] = useState([]);
-  const [cursor, setCursor] = useState(undefined);
-  const [error, setError] = useState(null);
-  const next = cursor === undefined ? page.next_cursor : cursor;
-  const load = async () => {
-    try {
-      const answer = await request(withQuery("/v1/jobs", { limit: PAGE, cursor: next, state: states }));
-      setMore([...more, ...answer.jobs]);
-      setCursor(answer.next_cursor);
-      setError(null);
-    } catch (failure) {
-      setError(failure);
-    }
-  };
-  const seen = new Set(page.jobs.map((job) => job.job_id));
-  const jobs = [...page.jobs, ...more.filter((job) => !seen.has(job.job_id))].filter((job) => !states || states.includes(job.state));
+  const jobs = page.jobs.filter((job) => !states || states.includes(job.state)); // those of the choice before show until the new ones come
   if (!jobs.length) {
     return html`<${Empty} title="No jobs here yet" action=${html`<${Button} component=${Link} href="/new" variant="light">Make the first<//>`}>A job trains a team of agents on a task, step by step, and shows here as it goes.<//>`;
   }
   return html`<div class="table-box"><${Table} className="jobs" highlightOnHover verticalSpacing="sm">
     <${Table.Thead}><${Table.Tr}>${["Job", "State", "Task", "Progress", "Success", "Started", "Ran for"].map((name) => html`<${Table.Th} key=${name}>${name}<//>`)}<//><//>
     <${Table.Tbody}>${jobs.map((job, index) => html`<${JobRow} key=${job.job_id} job=${job} hasSpark=${index < 20} />`)}<//>
-  <//></div>
-  ${error && html`<${Fault} error=${error} retry=${load} />`}
-  ${next && html`<${Button} variant="subtle" mt="md" onClick=${load}>Show older jobs<//>`}`;
+  <//></div>`;
 }
 
 function JobRow({ job, hasSpark }) {
