@@ -23,6 +23,8 @@ from troupe_tasks.programs.prompts import plain
 FEWEST_CONNECTIONS, CONNECTIONS_A_CALL = 64, 2
 """Connections that a run may have, at least and for each call that may wait: a flood of calls is
 refused by words, and a client keeps some connections for its next call."""
+GIVEN_UP_CALLS = 8
+"""Calls without an answer that a run may have, for each that may wait: clients gave them up."""
 _CALLS = re.compile(rf"\n?{CALL.pattern}\n?", re.DOTALL)
 """Calls, with the line ends that join them to the text."""
 
@@ -32,7 +34,7 @@ class ModelCall:
     """One call that a program makes; requests that repeat it share it.
 
     ``num_open`` counts connections that wait for its answer, ``is_delivered`` says that one of
-    them was sent it whole.
+    them was sent it whole, ``was_left`` that none was there when it was answered.
     """
 
     request: ModelRequest
@@ -42,6 +44,7 @@ class ModelCall:
     text: str | None = None
     num_open: int = 0
     is_delivered: bool = False
+    was_left: bool = False
     wake: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
 
@@ -143,6 +146,7 @@ class ProgramRun:
         with self.changed:
             if self.is_void:
                 raise UnavailableError("the run was ended before its call was answered")
+            call.was_left = not call.num_open
             call.text = _cut_at(text, call.request.stop, may_call=bool(call.request.tools))
             if self._scripted is None:  # a probe still tells what was shown
                 call.request = call.request.without_images()
@@ -185,8 +189,18 @@ class ProgramRun:
     def waiting(self) -> list[ModelCall]:
         """Calls that wait for an answer on an open connection, in an order that repeats."""
         with self.changed:
-            found = [call for call in self.calls if call.text is None and call.num_open]
+            found = [call for call in self.calls if self.is_open(call)]
         return sorted(found, key=lambda call: (call.key.digest, call.key.occurrence))
+
+    def is_open(self, call: ModelCall) -> bool:
+        """Whether ``call`` waits for an answer on an open connection."""
+        with self.changed:
+            return call.text is None and call.num_open > 0
+
+    def is_given_up(self, call: ModelCall) -> bool:
+        """Whether nobody was there to be answered, and nobody came back for the answer."""
+        with self.changed:
+            return call.was_left and not call.num_open and not call.is_delivered
 
     @property
     def is_sending(self) -> bool:
@@ -195,8 +209,14 @@ class ProgramRun:
             return any(call.text is not None and call.num_open for call in self.calls)
 
     def _new(self, request: ModelRequest, headers: Mapping[str, str]) -> ModelCall:
-        num_waiting = sum(call.text is None for call in self.calls)
-        if num_waiting >= self._max_waiting:
+        unanswered = [call for call in self.calls if call.text is None]
+        if len(unanswered) >= GIVEN_UP_CALLS * self._max_waiting:
+            self.is_flooded = True
+            raise InvalidArgumentError(
+                f"the program gave up, or still makes, {len(unanswered)} model calls that nobody "
+                "answered; raise its client's time-out above the wait for a model"
+            )
+        if sum(call.num_open > 0 for call in unanswered) >= self._max_waiting:
             self.is_flooded = True
             raise InvalidArgumentError(
                 f"the program makes more than {self._max_waiting} model calls at once "

@@ -60,7 +60,7 @@ class ProgramEnvironment:
             return self._idled(before, agent)
         answer = _recorded(action, self.services.params.max_answer_chars)
         with _counted():
-            world = self.worlds.at(before)
+            world = self.worlds.at(before, agent)
             try:
                 moment = world.act(agent, answer)
             except BaseException:

@@ -75,8 +75,8 @@ class ProgramWorlds(Worlds):
         for world in closing:
             world.close()
 
-    def at(self, record: Record) -> World:
-        """A live program that waits at ``record``; the caller owns it.
+    def at(self, record: Record, agent: str | None = None) -> World:
+        """A live program that waits at ``record`` for ``agent``; the caller owns it.
 
         Raises:
             ProgramDivergedError: a replay asked something else than the program asked before.
@@ -85,7 +85,10 @@ class ProgramWorlds(Worlds):
         """
         world = self.taken(record)
         if isinstance(world, ProgramWorld):
-            if world.is_live or (not self._is_replayed and world.comes_back()):
+            prompts = record.prompts
+            if agent is not None and not self._is_replayed:  # what others gave up is no loss
+                prompts = {agent: prompts[agent]}
+            if world.asks(prompts) or (not self._is_replayed and world.comes_back(prompts)):
                 return world
             world.close()
             if record.history and not self._is_replayed:

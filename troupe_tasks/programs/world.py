@@ -13,9 +13,12 @@ from typing import Any
 from troupe.errors import (
     OverloadedError,
     ProgramBadCallError,
+    ProgramDiedError,
     ProgramNoCallError,
     ProgramRunDiedError,
     ProgramRunTimeoutError,
+    ProgramTimeoutError,
+    UnavailableError,
 )
 from troupe.runtime.faults import reached
 from troupe.seeds import derive_seed
@@ -35,6 +38,10 @@ from troupe_tasks.programs.settling import Settling, too_long
 
 COME_BACK_S = 10.0
 """Longest time for a client that gave a request up to send it again."""
+GAVE_UP = (
+    "the program's process died, or gave its call up, while the call waited for its answer; a "
+    "total time-out of a client (asyncio.wait_for) must be longer than that wait"
+)
 LOST_S = 0.1
 """How often a run that is to come back is asked whether it still runs."""
 SHOWN_CHARS = 2000
@@ -92,6 +99,7 @@ class ProgramWorld:
         self._seed = 0
         self._settling = Settling(self._endpoint, self._run, services.params)
         self._first: Moment | None = None
+        self._asked: dict[str, tuple[str, ModelCall]] = {}
         self._has_slot = False
         self._lock = threading.Lock()
 
@@ -120,15 +128,18 @@ class ProgramWorld:
 
     def first_moment(self, seed: int) -> Moment | None:
         """What a run of ``seed`` shows that nobody has answered yet; None for any other."""
-        is_first = seed == self._seed and not self._tally.num_answers and self.is_live
-        return self._first if is_first else None
+        first = self._first
+        if first is None or seed != self._seed or self._tally.num_answers:
+            return None
+        return first if self.asks(first.prompts) else None
 
     def act(self, agent: str, action: Any) -> Moment:
-        """Answer the agent's call and run the program to its next one, or its end.
+        """Answer the call that the agent was shown and run the program to its next one, or its end.
 
-        ``action`` is a text, or ``{"cut": text}`` for one that a bound cut.
+        ``action`` is a text, or ``{"cut": text}`` for one that a bound cut. Raises UnavailableError
+        when the program gave the call up at this very moment.
         """
-        call = self._waiting()[agent]
+        _, call = self._asked[agent]
         text = CutAction(action["cut"]) if isinstance(action, dict) else str(action)
         terms = self._services.terms(self._seed, agent, call, text)
         answer = read_answer(text, call.request.tools)
@@ -143,6 +154,8 @@ class ProgramWorld:
         self._run.answer(call, text)
         reached("env.program_answered", self._tally.num_answers)
         moment = self._settled(terms)
+        if self._run.is_given_up(call):
+            raise self.lost()
         return moment if self._path is None else self._with_path(moment, agent, self._path.length)
 
     def save(self) -> str | None:
@@ -153,34 +166,39 @@ class ProgramWorld:
         """Never called, because nothing is saved."""
         raise NotImplementedError
 
-    @property
-    def is_live(self) -> bool:
-        """Whether it still waits where it was left, with its clients connected."""
+    def asks(self, prompts: Mapping[str, str]) -> bool:
+        """Whether it lives and still asks each agent what its prompt shows.
+
+        A client may have given its call up, and the program have asked something else instead.
+        """
         return (
             self._is_running
             and self._run.end is None
-            and bool(self._run.waiting)
             and time.monotonic() < self._settling.deadline
+            and all(self._still_asks(agent, prompt) for agent, prompt in prompts.items())
         )
 
-    def comes_back(self) -> bool:
+    def comes_back(self, prompts: Mapping[str, str]) -> bool:
         """Whether a client that gave its request up asks again soon, so that the run is live."""
         run, by = self._run, time.monotonic() + COME_BACK_S
         with run.changed:
-            while not (run.waiting or run.end is not None or run.is_void):
+            while not (self.asks(prompts) or run.end is not None or run.is_void):
                 # A process that was killed wakes nobody.
                 if not self._is_running or time.monotonic() > by:
                     break
                 run.changed.wait(LOST_S)
-        return self.is_live
+        return self.asks(prompts)
 
-    def lost(self) -> ProgramRunDiedError | ProgramRunTimeoutError:
-        """Why it lives no more, though it was never ended: its episode is over."""
+    def lost(self) -> UnavailableError:
+        """Why it lives no more, or asks something else, though nobody ended it.
+
+        The episode of a run that is never repeated is over.
+        """
+        params = self._services.params
+        is_once = params.replay == "never"
         if time.monotonic() >= self._settling.deadline:
-            return ProgramRunTimeoutError(too_long(self._services.params))
-        return ProgramRunDiedError(
-            "the program's process died, or gave its call up, while the call waited for its answer"
-        )
+            return (ProgramRunTimeoutError if is_once else ProgramTimeoutError)(too_long(params))
+        return (ProgramRunDiedError if is_once else ProgramDiedError)(GAVE_UP)
 
     @property
     def is_closed(self) -> bool:
@@ -215,26 +233,47 @@ class ProgramWorld:
     def _settled(self, terms: Mapping[str, float]) -> Moment:
         """Run on until the program has ended, or does nothing but wait for answers."""
         assert self._process is not None
-        self._settling.wait(self._process, is_answered=self._tally.num_answers > 0)
-        return self._ended(terms) if self._run.end is not None else self._shown(terms)
+        while True:
+            self._settling.wait(self._process, is_answered=self._tally.num_answers > 0)
+            if self._run.end is not None:
+                return self._ended(terms)
+            if self._run.is_flooded:
+                return self._flooded(terms)
+            if calls := self._calls():  # none where a client has just given its call up
+                return self._shown(calls, terms)
 
-    def _waiting(self) -> dict[str, ModelCall]:
+    def _still_asks(self, agent: str, prompt: str) -> bool:
+        shown, call = self._asked.get(agent, ("", None))
+        if call is None or shown != prompt:
+            return False
+        if self._run.is_open(call):
+            return True
+        for again in self._waiting():
+            if again.key.digest == call.key.digest and self._agent_of(again) == agent:
+                self._asked[agent] = (prompt, again)
+                return True
+        return False
+
+    def _waiting(self) -> list[ModelCall]:
+        waiting = self._run.waiting
+        return waiting if self._path is None else self._path.first(waiting)
+
+    def _agent_of(self, call: ModelCall) -> str:
+        return self._services.seats.agent_of(call.request, call.headers)
+
+    def _calls(self) -> dict[str, ModelCall]:
         """The call that each agent is asked: of several, the first in an order that repeats."""
         calls: dict[str, ModelCall] = {}
-        waiting = self._run.waiting
-        for call in waiting if self._path is None else self._path.first(waiting):
-            calls.setdefault(self._services.seats.agent_of(call.request, call.headers), call)
+        for call in self._waiting():
+            calls.setdefault(self._agent_of(call), call)
         return calls
 
-    def _shown(self, terms: Mapping[str, float]) -> Moment:
-        waiting = self._waiting()
-        params = self._services.params
-        if self._run.is_flooded:
-            return self._flooded(terms)
+    def _shown(self, calls: Mapping[str, ModelCall], terms: Mapping[str, float]) -> Moment:
+        params, seats = self._services.params, self._services.seats
         prompts = {
-            agent: encoded(self._services.seats.shown(agent, call.request).observation)
-            for agent, call in waiting.items()
+            a: encoded(seats.shown(a, call.request).observation) for a, call in calls.items()
         }
+        self._asked = {agent: (prompts[agent], call) for agent, call in calls.items()}
         largest = max(len(prompt.encode("utf-8", "replace")) for prompt in prompts.values())
         if self._tally.num_answers >= params.max_calls:
             return self._failed(terms, "too_many_calls", f"more than {params.max_calls} calls")

@@ -1,6 +1,7 @@
 """Programs under test: a family on one of the shapes, and ways to play it."""
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,10 @@ from troupe import SimpleTask, Transition
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.registry import load_family
 from troupe.tasks.simple import state_value
+from troupe_tasks.programs.calls import ProgramRun
 from troupe_tasks.programs.environment import ProgramEnvironment
 from troupe_tasks.programs.family import Program
+from troupe_tasks.programs.judge import ScoredCall
 
 TEAMS = Path(__file__).with_name("teams")
 SEATS: Mapping[str, Any] = {
@@ -39,6 +42,12 @@ class Additions(SimpleTask):
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         return str(sum(state_value(state)))
+
+
+def late(call: ScoredCall) -> dict[str, float]:
+    """A score that takes longer than the client of ``shapes:falls_back`` waits."""
+    threading.Event().wait(2.5)
+    return {"late": 1.0}
 
 
 def params_of(shape: str, **changes: Any) -> dict[str, Any]:
@@ -86,6 +95,18 @@ def played(environment: ProgramEnvironment, index: int, rng: Random) -> list[Tra
         if done[-1].done:
             break
     return done
+
+
+def gave_up(environment: ProgramEnvironment) -> ProgramRun:
+    """The only run, once its client has given up a call that it made."""
+    worlds: Any = environment.worlds
+    world = [*worlds._idle.values(), *(w for kept in worlds._kept.values() for w in kept)][0]
+    run: ProgramRun = world._run
+    with run.changed:
+        assert run.changed.wait_for(
+            lambda: any(call.text is None and not call.num_open for call in run.calls), 20.0
+        )
+    return run
 
 
 def forget(environment: ProgramEnvironment) -> None:

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from program_world import begun, params_of, program
+from program_world import SEATS, begun, gave_up, params_of, program
 
 from troupe.episodes.build import load_parts
 from troupe.errors import (
@@ -17,6 +17,7 @@ from troupe.errors import (
 )
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import JobSpec
+from troupe_tasks.programs import world
 from troupe_tasks.programs.activity import RunProcess
 from troupe_tasks.programs.environment import ProgramEnvironment
 from troupe_tasks.programs.world import ProgramWorld
@@ -100,6 +101,35 @@ def test_run_when_it_hangs_after_an_answer_then_its_episode_is_over() -> None:
         pytest.raises(ProgramRunTimeoutError, match="idle_s"),
     ):
         environment.step(begun(environment), "solver", "one")
+
+
+def test_run_when_it_gave_the_answered_call_up_then_its_episode_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(world, "COME_BACK_S", 0.5)
+    with program("votes", replay="never", keep_alive_s=9.0) as environment:
+        state = environment.step(begun(environment), "verifier", "go").state
+        run = gave_up(environment)
+        with pytest.raises(ProgramRunDiedError, match="gave its call up"):
+            environment.step(state, "solver", "42")
+        assert run.is_void
+
+
+def test_run_when_another_seats_call_was_given_up_then_it_goes_on() -> None:
+    with program("votes", replay="never", keep_alive_s=9.0) as environment:
+        state = environment.step(begun(environment), "verifier", "go").state
+        gave_up(environment)
+        assert environment.step(state, "verifier", "yes").info["answer"] == "none yes"
+
+
+def test_run_when_its_call_is_given_up_while_the_answer_is_scored_then_it_is_not_paid() -> None:
+    seats = {**SEATS, "solver": {"system": "You are the solver", "terms": {"late": 0.5}}}
+    more: dict[str, Any] = {"seats": seats, "score": "program_world:late", "keep_alive_s": 9.0}
+    with (
+        program("falls_back", replay="never", **more) as environment,
+        pytest.raises(ProgramRunDiedError, match="gave its call up"),
+    ):
+        environment.step(begun(environment), "solver", "42")
 
 
 def test_run_when_a_process_is_left_busy_then_it_waits_all_the_same() -> None:

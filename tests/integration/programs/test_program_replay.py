@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from program_world import SEATS, begun, forget, played, program
+from program_world import SEATS, asked, begun, forget, gave_up, played, program
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.telemetry import metrics
@@ -114,6 +114,24 @@ def test_door_when_the_answer_takes_longer_than_the_clients_time_out_then_it_wai
         threading.Event().wait(2.5)
         assert environment.step(state, "solver", "9").info["answer"] == "9"
         assert (run.num_calls, run.num_retries) == (1, 0)
+
+
+def test_call_when_its_client_gave_it_up_then_its_answer_goes_to_no_other_call() -> None:
+    with program("falls_back", keep_alive_s=9.0) as environment:
+        state = begun(environment)
+        run = gave_up(environment)
+        assert environment.step(state, "solver", "42").info["answer"] == "long 42"
+        assert run.is_void
+        assert {call.text for call in run.calls} == {None}
+
+
+def test_call_of_one_of_two_when_its_client_gave_it_up_then_it_is_made_again() -> None:
+    with program("votes", keep_alive_s=9.0) as environment:
+        state = environment.step(begun(environment), "verifier", "go").state
+        assert asked(environment, state) == ["solver", "verifier"]
+        gave_up(environment)
+        state = environment.step(state, "solver", "42").state
+        assert environment.step(state, "verifier", "yes").info["answer"] == "42 yes"
 
 
 async def test_runs_when_many_are_live_then_each_goes_its_own_way() -> None:

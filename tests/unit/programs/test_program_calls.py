@@ -87,6 +87,32 @@ def test_calls_when_more_wait_than_may_then_are_refused() -> None:
     assert run.is_flooded
 
 
+def give_up(run: ProgramRun, number: int) -> None:
+    wake = waker([], "")
+    call = run.ask(request(str(number)), str(number).encode(), {}, wake)
+    run.left(call, wake, is_delivered=False)
+
+
+def test_calls_when_their_clients_gave_them_up_then_they_do_not_wait() -> None:
+    run = new_run()
+    for number in range(8 * 8):
+        give_up(run, number)
+    assert run.waiting == []
+    with pytest.raises(InvalidArgumentError, match="gave up"):
+        give_up(run, 64)
+
+
+def test_answer_when_no_client_was_there_then_it_is_lost_unless_one_comes_back() -> None:
+    run, wake = new_run(), waker([], "")
+    call = run.ask(request(), b"body", {}, wake)
+    run.left(call, wake, is_delivered=False)
+    run.answer(call, "so")
+    assert run.is_given_up(call)
+    assert run.ask(request(), b"body", {}, wake) is call
+    run.left(call, wake, is_delivered=True)
+    assert not run.is_given_up(call)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

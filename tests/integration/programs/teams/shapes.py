@@ -82,6 +82,30 @@ def impatient(task):
     return say("You are the solver.", task["question"], timeout=1.0)
 
 
+def falls_back(task):
+    """Gives its call up after a while and asks something else, as programs with time-outs do."""
+    try:
+        return "long " + say("You are the solver.", "LONG: " + task["question"], timeout=2.0)
+    except OSError:
+        return "short " + say("You are the solver.", "SHORT: " + task["question"])
+
+
+def votes(task):
+    """The verifier, then both at once; the solver's call is given up after a while."""
+    say("You are the verifier.", "Ready?")
+
+    def solver():
+        try:
+            return say("You are the solver.", task["question"], timeout=2.0)
+        except OSError:
+            return "none"
+
+    with ThreadPoolExecutor(1) as pool:
+        voted = pool.submit(solver)
+        said = say("You are the verifier.", task["question"])
+        return f"{voted.result()} {said}"
+
+
 def raises(task):
     said = say("You are the solver.", task["question"])
     raise ValueError(f"cannot parse {said!r}")
