@@ -147,7 +147,7 @@ class ProgramRun:
             if self.is_void:
                 raise UnavailableError("the run was ended before its call was answered")
             call.was_left = not call.num_open
-            call.text = _cut_at(text, call.request.stop, may_call=bool(call.request.tools))
+            call.text = until_stop(text, call.request)
             if self._scripted is None:  # a probe still tells what was shown
                 call.request = call.request.without_images()
             self._changed()
@@ -249,6 +249,19 @@ def digest_of(request: ModelRequest) -> str:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
+def until_stop(text: str, request: ModelRequest) -> str:
+    """What the program gets of ``text``: up to the first of its ``stop``.
+
+    Where it may call tools, a stop in a call ends nothing: calls are in Hermes form whatever the
+    model wrote, so their line ends are not the model's.
+    """
+    shown = text
+    if request.tools:
+        shown = replaced_calls(lambda call: "\0" * len(call.group()), text, _CALLS)
+    ends = [at for stop in request.stop if stop and (at := shown.find(stop)) >= 0]
+    return text[: min(ends)] if ends else text
+
+
 def _nothing() -> None:
     """What ``expired`` is before somebody owns the run's process."""
 
@@ -256,15 +269,3 @@ def _nothing() -> None:
 def _retry_count(headers: Mapping[str, str]) -> int:
     count = headers.get("x-stainless-retry-count", "0")
     return int(count) if count.isdecimal() and len(count) < 9 else 0
-
-
-def _cut_at(text: str, stops: tuple[str, ...], *, may_call: bool) -> str:
-    """``text`` up to the first of ``stops``; where it may call tools, one in a call ends nothing.
-
-    Calls are in Hermes form whatever the model wrote: their line ends are not the model's.
-    """
-    shown = text
-    if may_call:
-        shown = replaced_calls(lambda call: "\0" * len(call.group()), text, _CALLS)
-    ends = [at for stop in stops if stop and (at := shown.find(stop)) >= 0]
-    return text[: min(ends)] if ends else text

@@ -26,7 +26,7 @@ from troupe.tasks.actions import CutAction
 from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
 from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
-from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
+from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun, until_stop
 from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.launcher import ProgramLauncher, StartedRun
@@ -141,6 +141,7 @@ class ProgramWorld:
         """
         _, call = self._asked[agent]
         text = CutAction(action["cut"]) if isinstance(action, dict) else str(action)
+        text = until_stop(text, call.request)  # nobody is paid for what the program never got
         terms = self._services.terms(self._seed, agent, call, text)
         answer = read_answer(text, call.request.tools)
         self._run.expires_at = self._settling.deadline

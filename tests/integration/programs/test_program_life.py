@@ -152,6 +152,21 @@ def test_sampling_when_the_program_sets_it_then_the_spec_decides_and_stop_is_kep
         assert environment.services.endpoint().num_overridden["temperature"] >= 1
 
 
+def test_answer_when_a_stop_ends_it_then_it_is_judged_as_the_program_got_it() -> None:
+    with program("stopped") as environment:
+        state = begun(environment)
+        question = environment.observe(state, "solver")[1].text
+        right = str(sum(int(word) for word in question.rstrip("?").split() if word.isdigit()))
+        ends = [
+            environment.step(state, "solver", text)
+            for text in (f"{right} END\nObservation: 7", f"0 END {right}")
+        ]
+        assert [(dict(e.local_rewards), e.team_reward) for e in ends] == [
+            ({"judged": 1.0}, 1.0),
+            ({"judged": 0.0}, 0.0),
+        ]
+
+
 def test_randomness_when_the_task_is_the_same_then_it_repeats() -> None:
     with program("chance") as environment:
         first = [environment.observe(begun(environment, i), "solver")[1].content for i in (1, 2, 1)]
