@@ -69,8 +69,9 @@ class ProgramEnvironment:
         local = {name: float(paid) for name, paid in moment.rewards.items()}
         team = local.pop(TEAM, 0.0)
         after = next_record(before, agent, answer, moment, None, team)
+        transition, after = self._transition(after, team, local, moment.info)
         self.worlds.keep(after, world)
-        return self._transition(after, team, local, moment.info)
+        return transition
 
     def probe(self, task: Task, answers: Sequence[str]) -> dict[str, Any]:
         """Run the program once on ``task`` with ``answers``, and tell every call that it makes.
@@ -87,7 +88,8 @@ class ProgramEnvironment:
 
     def _transition(
         self, after: Record, team: float, local: Mapping[str, float], info: Mapping[str, Any]
-    ) -> Transition:
+    ) -> tuple[Transition, Record]:
+        """The transition to ``after``, and what ``after`` is then: over, where it is too big."""
         encoded = encode(after)
         if len(encoded) > MAX_STATE_BYTES:
             failure = "state_too_big"
@@ -98,7 +100,8 @@ class ProgramEnvironment:
         if PROGRAM_END in info:
             metrics.ENV_PROGRAM_RUNS.labels(info[PROGRAM_END]).inc()
         shown = {name: value for name, value in info.items() if name != "answered"}
-        return Transition(encoded, team, local, after.is_done, after.is_success, shown)
+        done = Transition(encoded, team, local, after.is_done, after.is_success, shown)
+        return done, after
 
     def _idled(self, before: Record, agent: str) -> Transition:
         """Nothing, but for a bound on how often an agent that is not asked may act."""

@@ -132,6 +132,15 @@ def test_run_when_its_call_is_given_up_while_the_answer_is_scored_then_it_is_not
         environment.step(begun(environment), "solver", "42")
 
 
+def test_run_when_its_state_is_too_big_then_it_ends_and_its_place_is_free() -> None:
+    more: dict[str, Any] = {"max_answer_chars": 600_000, "max_prompt_bytes": 2**21, "start_s": 2.0}
+    with program("echoes", replay="never", max_live=1, **more) as environment:
+        for _ in range(2):
+            end = environment.step(begun(environment), "solver", "x" * 600_000)
+            assert (end.done, end.info["failure"]) == (True, "state_too_big")
+            assert lives(environment) == []
+
+
 def test_run_when_a_process_is_left_busy_then_it_waits_all_the_same() -> None:
     with program("leaves_a_busy_one", replay="never", idle_s=15.0) as environment:
         step = environment.step(begun(environment), "solver", "7")

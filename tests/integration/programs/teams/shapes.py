@@ -26,6 +26,11 @@ def pair(task):
     return said
 
 
+def echoes(task):
+    """The second prompt is twice the first answer."""
+    return say("You are the verifier.", 2 * say("You are the solver.", task["question"]))
+
+
 def fan_out(task):
     with ThreadPoolExecutor(4) as pool:
         drafts = list(
