@@ -78,6 +78,7 @@ class ProgramRun:
         self.expires_at = math.inf
         self.expired: Callable[[], None] = _nothing
         self.refusal: str | None = None
+        self._refused_at: int | None = None
         self.is_flooded = False
         self.num_retries = 0
         self.num_events = 0
@@ -147,6 +148,8 @@ class ProgramRun:
             if self.is_void:
                 raise UnavailableError("the run was ended before its call was answered")
             call.was_left = not call.num_open
+            if self._refused_at is not None and call.number >= self._refused_at:
+                self._refused_at = None
             call.text = until_stop(text, call.request)
             if self._scripted is None:  # a probe still tells what was shown
                 call.request = call.request.without_images()
@@ -172,10 +175,18 @@ class ProgramRun:
         self.has_ended.set()
 
     def refuse(self, message: str) -> None:
-        """Remember why a request was refused: that, not the team, is to blame for what follows."""
+        """Remember why a request was refused."""
         with self.changed:
-            self.refusal = self.refusal or message
+            if self._refused_at is None:
+                self.refusal = message
+            self._refused_at = len(self.calls)
             self._changed()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a refusal, not the team, is to blame for what follows: the program has not shown
+        that it coped by asking, and hearing, something else."""
+        return self._refused_at is not None
 
     def void(self) -> None:
         """End the run: every connection that waits is closed."""

@@ -288,7 +288,7 @@ class ProgramWorld:
         assert end is not None
         if self._run.is_flooded and end.error is not None:
             return self._flooded(terms)
-        if self._run.refusal is not None and end.error is not None:
+        if self._run.is_refused and end.error is not None:
             raise ProgramBadCallError(
                 f"the program was refused ({self._run.refusal}) and then raised {end.error}"
             )

@@ -56,6 +56,12 @@ def test_program_when_it_raises_after_an_answer_then_it_is_the_teams_failure() -
         assert "shapes.py" in end.info["traceback"]
 
 
+def test_program_when_it_coped_with_a_refusal_then_a_later_failure_is_the_teams() -> None:
+    with program("counts_first") as environment:
+        end = environment.step(begun(environment), "solver", "APPROVE")
+        assert (end.team_reward, end.done, end.info["failure"]) == (0.0, True, "program_error")
+
+
 @pytest.mark.parametrize(
     ("shape", "why"), [("raises_at_once", "no such setting"), ("silent", "before it asked")]
 )

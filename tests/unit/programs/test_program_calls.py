@@ -140,6 +140,18 @@ def test_answer_when_no_tool_is_offered_then_stops_cut_anywhere() -> None:
     assert call.text == "<tool_call>"
 
 
+def test_refusal_when_a_call_that_was_made_after_it_is_answered_then_is_not_to_blame() -> None:
+    run = new_run()
+    before = run.ask(request("a"), b"a", {}, waker([], ""))
+    run.refuse("not served")
+    run.answer(before, "so")
+    assert run.is_refused
+    run.answer(run.ask(request("b"), b"b", {}, waker([], "")), "so")
+    assert not run.is_refused
+    run.refuse("nor this")
+    assert (run.is_refused, run.refusal) == (True, "nor this")
+
+
 def test_answer_when_the_run_was_ended_then_is_retryable() -> None:
     run = new_run()
     call = run.ask(request(), b"", {}, waker([], ""))
