@@ -33,12 +33,14 @@ class ModelAnswer:
     """A policy's text as a program reads it. ``num_unread``: tool calls that stayed text.
 
     ``is_cut``: a bound ended it, so where it calls no tool it is told to be incomplete.
+    ``stopped_by``: the stop of the request that ended it.
     """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     num_unread: int = 0
     is_cut: bool = False
+    stopped_by: str | None = None
 
 
 def text_of(content: Any, where: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Message
-from troupe.tasks.tool_calls import ToolCall
+from troupe.tasks.tool_calls import Tool, ToolCall
 from troupe.wire.body import (
     list_of,
     max_tokens_of,
@@ -16,7 +16,7 @@ from troupe.wire.body import (
     stops_of,
     tool_of,
 )
-from troupe.wire.dialect import ModelAnswer, request_of, text_of
+from troupe.wire.dialect import ModelAnswer, form_of, request_of, text_of
 from troupe.wire.request import CallKey, ModelRequest
 
 
@@ -34,7 +34,8 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     return request_of(
         model_of(body),
         asked,
-        [tool_of(tool, "input_schema") for tool in offered],
+        [_tool(tool) for tool in offered],
+        form=_form(body),
         stop=stops_of(body.get("stop_sequences")),
         is_stream=bool(body.get("stream")),
         wants_usage=True,
@@ -64,7 +65,7 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
         "model": request.model,
         "content": content,
         "stop_reason": _stop_reason(answer),
-        "stop_sequence": None,
+        "stop_sequence": None if answer.tool_calls else answer.stopped_by,
         "usage": {
             "input_tokens": num_tokens([text for _, text in request.turns]),
             "output_tokens": num_tokens([answer.text]),
@@ -75,13 +76,15 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
 def _stop_reason(answer: ModelAnswer) -> str:
     if answer.tool_calls:
         return "tool_use"
+    if answer.stopped_by is not None:
+        return "stop_sequence"
     return "max_tokens" if answer.is_cut else "end_turn"
 
 
 def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[bytes]:
     """The answer as server-sent events, each block whole."""
     whole = document(request, key, answer)
-    begun = {**whole, "content": [], "stop_reason": None}
+    begun = {**whole, "content": [], "stop_reason": None, "stop_sequence": None}
     events: list[tuple[str, dict[str, Any]]] = [("message_start", {"message": begun})]
     for index, block in enumerate(whole["content"]):
         if block["type"] == "text":
@@ -95,12 +98,31 @@ def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[byt
             ("content_block_delta", {"index": index, "delta": delta}),
             ("content_block_stop", {"index": index}),
         ]
-    ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    ending = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
     events += [("message_delta", {"delta": ending, "usage": whole["usage"]}), ("message_stop", {})]
     return [
         f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **data}).encode() + b"\n\n"
         for kind, data in events
     ]
+
+
+def _tool(tool: Mapping[str, Any]) -> Tool:
+    kind = tool.get("type") or "custom"
+    if kind != "custom":
+        raise InvalidArgumentError(
+            f"a tool is of type {kind!r}, which Anthropic defines; only functions of your own "
+            "(type custom, or none, with an input_schema) are offered"
+        )
+    return tool_of(tool, "input_schema")
+
+
+def _form(body: Mapping[str, Any]) -> str:
+    config = body.get("output_config")
+    form = config.get("format") if isinstance(config, dict) else None
+    form = form or body.get("output_format")  # its name in the beta
+    if isinstance(form, dict) and form.get("type") == "json_schema":
+        return form_of(form.get("schema"))
+    return ""
 
 
 def _messages(role: Literal["user", "assistant"], content: Any, number: int) -> list[Message]:

@@ -34,7 +34,8 @@ class ModelCall:
     """One call that a program makes; requests that repeat it share it.
 
     ``num_open`` counts connections that wait for its answer, ``is_delivered`` says that one of
-    them was sent it whole, ``was_left`` that none was there when it was answered.
+    them was sent it whole, ``was_left`` that none was there when it was answered,
+    ``stopped_by`` which of its stops ended the answer.
     """
 
     request: ModelRequest
@@ -45,6 +46,7 @@ class ModelCall:
     num_open: int = 0
     is_delivered: bool = False
     was_left: bool = False
+    stopped_by: str | None = None
     wake: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
 
@@ -150,7 +152,7 @@ class ProgramRun:
             call.was_left = not call.num_open
             if self._refused_at is not None and call.number >= self._refused_at:
                 self._refused_at = None
-            call.text = until_stop(text, call.request)
+            call.text, call.stopped_by = until_stop(text, call.request)
             if self._scripted is None:  # a probe still tells what was shown
                 call.request = call.request.without_images()
             self._changed()
@@ -260,8 +262,8 @@ def digest_of(request: ModelRequest) -> str:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def until_stop(text: str, request: ModelRequest) -> str:
-    """What the program gets of ``text``: up to the first of its ``stop``.
+def until_stop(text: str, request: ModelRequest) -> tuple[str, str | None]:
+    """What the program gets of ``text``: up to the first of its stops, and which one that is.
 
     Where it may call tools, a stop in a call ends nothing: calls are in Hermes form whatever the
     model wrote, so their line ends are not the model's.
@@ -269,8 +271,11 @@ def until_stop(text: str, request: ModelRequest) -> str:
     shown = text
     if request.tools:
         shown = replaced_calls(lambda call: "\0" * len(call.group()), text, _CALLS)
-    ends = [at for stop in request.stop if stop and (at := shown.find(stop)) >= 0]
-    return text[: min(ends)] if ends else text
+    ends = [(at, stop) for stop in request.stop if stop and (at := shown.find(stop)) >= 0]
+    if not ends:
+        return text, None
+    at, stop = min(ends, key=lambda end: end[0])
+    return text[:at], stop
 
 
 def _nothing() -> None:

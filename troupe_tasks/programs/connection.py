@@ -6,6 +6,7 @@ Owns the bytes: HTTP, formats, keep-alive. What a call is, and whose, is known t
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -234,6 +235,7 @@ class EndpointConnection(asyncio.Protocol):
                 self._transport.close()
             return
         answer = read_answer(call.text, call.request.tools)
+        answer = replace(answer, stopped_by=call.stopped_by)
         if call.request.is_stream:
             self._begin(EVENTS_TYPE)
             for event in self._format.stream(call.request, call.key, answer):

@@ -140,8 +140,8 @@ class ProgramWorld:
         when the program gave the call up at this very moment.
         """
         _, call = self._asked[agent]
-        text = CutAction(action["cut"]) if isinstance(action, dict) else str(action)
-        text = until_stop(text, call.request)  # nobody is paid for what the program never got
+        whole = CutAction(action["cut"]) if isinstance(action, dict) else str(action)
+        text, _ = until_stop(whole, call.request)  # what the program never got is not paid
         terms = self._services.terms(self._seed, agent, call, text)
         answer = read_answer(text, call.request.tools)
         self._run.expires_at = self._settling.deadline
@@ -152,7 +152,7 @@ class ProgramWorld:
         self._tally.tool_calls_unread += answer.num_unread
         if self._path is not None:
             self._path.answered(call, text)
-        self._run.answer(call, text)
+        self._run.answer(call, whole)
         reached("env.program_answered", self._tally.num_answers)
         moment = self._settled(terms)
         if self._run.is_given_up(call):

@@ -173,6 +173,13 @@ def test_answer_when_a_stop_ends_it_then_it_is_judged_as_the_program_got_it() ->
         ]
 
 
+def test_answer_when_a_stop_sequence_ends_it_then_the_program_is_told_which() -> None:
+    with program("sequenced") as environment:
+        state = begun(environment)
+        ends = [environment.step(state, "solver", text) for text in ("so END Observation", "so")]
+        assert [end.info["answer"] for end in ends] == ["stop_sequence END", "end_turn None"]
+
+
 def test_randomness_when_the_task_is_the_same_then_it_repeats() -> None:
     with program("chance") as environment:
         first = [environment.observe(begun(environment, i), "solver")[1].content for i in (1, 2, 1)]

@@ -12,7 +12,7 @@ from troupe.tasks.actions import CutAction
 from troupe.wire import chat, messages, responses
 from troupe.wire.dialect import read_answer
 from troupe.wire.request import CallKey
-from troupe_tasks.programs.calls import digest_of
+from troupe_tasks.programs.calls import ProgramRun, digest_of
 
 KEY = CallKey("abc", 0)
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
@@ -71,6 +71,7 @@ MESSAGES: dict[str, Any] = {
     ],
     "tools": [{"name": "add", "description": "Adds.", "input_schema": {"type": "object"}}],
 }
+TITLED = {"title": "Verdict"}
 FORMATS = [(chat, CHAT), (responses, RESPONSES), (messages, MESSAGES)]
 
 
@@ -158,6 +159,7 @@ def test_answer_when_it_calls_a_tool_and_is_cut_then_the_call_is_what_is_told(
         (responses, {"tools": [{"type": "web_search"}]}, "only functions"),
         (responses, {"input": [{"type": "item_reference"}]}, "item_reference"),
         (messages, {"messages": [{"role": "system", "content": ""}]}, "unknown role"),
+        (messages, {"tools": [{"type": "web_search_20250305", "name": "web"}]}, "web_search_2025"),
     ],
 )
 def test_request_when_it_cannot_be_served_then_says_what_does_not_fit(
@@ -194,6 +196,31 @@ def test_bound_when_sent_then_the_lowest_is_part_of_what_is_asked(
     assert (digest_of(request) == digest_of(replace(request, max_tokens=None))) is (lowest is None)
 
 
-def test_form_when_a_schema_is_asked_then_stands_in_the_prompt() -> None:
-    form = {"type": "json_schema", "json_schema": {"schema": {"title": "Verdict"}}}
-    assert '{"title": "Verdict"}' in chat.read({**CHAT, "response_format": form}).turns[0][1]
+@pytest.mark.parametrize(
+    ("wire", "form"),
+    [
+        (chat, {"response_format": {"type": "json_schema", "json_schema": {"schema": TITLED}}}),
+        (responses, {"text": {"format": {"type": "json_schema", "schema": TITLED}}}),
+        (messages, {"output_config": {"format": {"type": "json_schema", "schema": TITLED}}}),
+        (messages, {"output_format": {"type": "json_schema", "schema": TITLED}}),
+    ],
+)
+def test_form_when_a_schema_is_asked_then_stands_in_the_prompt(
+    wire: ModuleType, form: dict[str, Any]
+) -> None:
+    body = dict(FORMATS)[wire]
+    assert json.dumps(TITLED) in wire.read({**body, **form}).turns[0][1]
+
+
+def test_answer_when_a_stop_sequence_ended_it_then_messages_say_which() -> None:
+    request = messages.read({**MESSAGES, "stop_sequences": ["\nObservation", "END"]})
+    run = ProgramRun(8, lambda asked, _: digest_of(asked))
+    call = run.ask(request, b"", {}, lambda: None)
+    run.answer(call, "one END two\nObservation")
+    answer = replace(read_answer(call.text or "", request.tools), stopped_by=call.stopped_by)
+    document = messages.document(request, KEY, answer)
+    assert (document["stop_reason"], document["stop_sequence"]) == ("stop_sequence", "END")
+    streamed = b"".join(messages.stream(request, KEY, answer)).decode()
+    assert '{"stop_reason": "stop_sequence", "stop_sequence": "END"}' in streamed
+    called = messages.document(request, KEY, read_answer(CALL, request.tools))
+    assert (called["stop_reason"], called["stop_sequence"]) == ("tool_use", None)

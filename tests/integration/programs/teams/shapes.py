@@ -217,6 +217,14 @@ def stopped(task):
     return say("You are the solver.", task["question"], stop=["END"], temperature=0.1)
 
 
+def sequenced(task):
+    """Which of its stop sequences ended an answer in Anthropic's format."""
+    body = {"model": "any", "max_tokens": 64, "stop_sequences": ["Observation", "END"]}
+    body |= {"system": "You are the solver.", "messages": [{"role": "user", "content": "?"}]}
+    document = post("/messages", body)
+    return f"{document['stop_reason']} {document['stop_sequence']}"
+
+
 def bounded(task):
     """Two calls; each bounds its answer, the second above what the job allows."""
     said = say("You are the solver.", task["question"], max_tokens=2)
