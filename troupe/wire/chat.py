@@ -32,6 +32,7 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     """The request in ``body``; raises InvalidArgumentError that says what does not fit."""
     if (body.get("n") or 1) != 1:
         raise InvalidArgumentError("n must be 1: Troupe draws the candidates")
+    refuse_old_functions(body)
     options = body.get("stream_options") or {}
     return request_of(
         model_of(body),
@@ -49,6 +50,13 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
 def read_messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages of ``body`` with their tool calls."""
     return tuple(_message(message, i) for i, message in enumerate(list_of(body, "messages")))
+
+
+def refuse_old_functions(body: Mapping[str, Any]) -> None:
+    """Raises InvalidArgumentError for what tools were before: its clients read no tool calls."""
+    for name in ("functions", "function_call"):
+        if body.get(name):
+            raise _old(f"'{name}'", pointer=name)
 
 
 def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[str, Any]:
@@ -133,12 +141,22 @@ def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[byt
 def _message(message: Mapping[str, Any], number: int) -> Message:
     role = message.get("role")
     text = text_of(message.get("content"), f"message {number}")
-    if role in ("tool", "function"):
+    if role == "function" or message.get("function_call"):
+        raise _old(f"message {number}, a call or a result of 'functions',", pointer="messages")
+    if role == "tool":
         return Message("tool", text)
     if role not in ROLES:
         raise InvalidArgumentError(f"message {number} has the unknown role {role!r}")
     calls = tuple(_call(call) for call in list_of(message, "tool_calls"))
     return Message(ROLES[str(role)], text, calls)
+
+
+def _old(what: str, pointer: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{what} is not served: it is the old form of tools. Use 'tools', 'tool_calls' and "
+        "messages of the role tool",
+        pointer=pointer,
+    )
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
@@ -150,7 +168,6 @@ def _tools(body: Mapping[str, Any]) -> list[Tool]:
     if body.get("tool_choice") == "none":
         return []
     functions = [tool.get("function") for tool in list_of(body, "tools")]
-    functions += list_of(body, "functions")
     if not all(isinstance(function, dict) for function in functions):
         raise InvalidArgumentError("a tool is not of type function; only functions are offered")
     return [tool_of(function, "parameters") for function in functions if function]

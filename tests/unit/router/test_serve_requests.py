@@ -61,6 +61,14 @@ def test_request_when_a_field_is_not_served_then_it_is_named(
     assert error.value.pointer == pointer
 
 
+@pytest.mark.parametrize("name", ["functions", "function_call"])
+def test_request_when_it_has_the_old_form_of_tools_then_it_is_told_the_new(name: str) -> None:
+    document = {"model": "m", "messages": [{"role": "user", "content": "?"}], name: [TOOL]}
+    with pytest.raises(InvalidArgumentError, match="Use 'tools'") as refused:
+        read_chat(json.dumps(document).encode(), max_choices=1)
+    assert refused.value.pointer == name
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"1" * 5000 + b"x", b'"a"'])
 def test_request_when_it_is_no_json_object_then_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidArgumentError, match="JSON"):

@@ -35,7 +35,7 @@ _SAMPLING = {
 _READ = {
     *_SAMPLING,
     *("model", "messages", "stream", "stream_options", "n", "seed", "stop"),
-    *("tools", "tool_choice", "functions", "response_format"),
+    *("tools", "tool_choice", "response_format"),
 }
 _OF_THE_CALLER = {"user", "metadata", "safety_identifier", "prompt_cache_key", "store"}
 """What says who asks, and changes no answer."""
@@ -45,6 +45,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "logprobs": (False,),
     "top_logprobs": (0,),
     "logit_bias": ({},),
+    "functions": ([],),
     "parallel_tool_calls": (True,),
     "service_tier": ("auto", "default"),
     "modalities": (["text"],),
@@ -104,6 +105,7 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
         raise InvalidArgumentError(f"the body is not JSON ({error})") from error
     if not isinstance(body, dict):
         raise InvalidArgumentError("the body is not a JSON object")
+    chat.refuse_old_functions(body)
     _refuse_unsupported(body)
     given = {name: value for name, value in body.items() if value is not None}
     num_choices = _integer(given, "n", 1)
@@ -131,7 +133,7 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
         seed=seed & ((1 << _SEED_BITS) - 1),
         is_stream=_truth(given, "stream"),
         wants_usage=_truth(_options(given), "include_usage"),
-        has_tools=bool(list_of(given, "tools") or list_of(given, "functions")),
+        has_tools=bool(list_of(given, "tools")),
         has_form=kind != "text",
         images=images,
     )
