@@ -8,6 +8,7 @@ import json
 import shutil
 import tarfile
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from troupe.clients.rest.models.checkpoints import CheckpointFormat
 from troupe.clients.rest.models.episode_tree import EpisodeDocument, GroupDocument
 from troupe.clients.rest.models.metrics import SeriesDocument
 from troupe.episodes.lines import Line
-from troupe.errors import NotFoundError
+from troupe.errors import NotFoundError, UnavailableError
 from troupe.training.results import RecordedEpisode, RunResults, TrainedPolicy, empty_folder
 
 _PAGE = 1000
+_CATCH_UP_S, _CATCH_UP_PAUSE_S = 60.0, 0.2
+"""How long episodes are waited for that the router has not indexed yet, asked every so often."""
 _MAX_POINTS = 100_000
 
 
@@ -78,14 +81,36 @@ class RemoteResults(RunResults):
         step: int | None = None,
         limit: int = 100,
     ) -> list[RecordedEpisode]:
-        """Recorded episodes, oldest first, at most ``limit``: one request each."""
+        """Recorded episodes, oldest first, at most ``limit``: one request each.
+
+        Raises UnavailableError when the router has not indexed so many in ``_CATCH_UP_S``.
+        """
         filters: dict[str, Any] = {"kind": kind, "step": step, "order": "oldest"}
         filters["failure"] = {None: None, True: "any", False: "none"}[failed]
         asked = {name: value for name, value in filters.items() if value is not None}
-        page = self._client.episodes(self.job_id, limit=min(limit, _PAGE), **asked)
-        rows = [row for row in page.episodes if not row.dropped_reason]
-        trees = (self._client.episode(self.job_id, row.id) for row in rows)
+        trees = (self._client.episode(self.job_id, name) for name in self._names(limit, asked))
         return [RecordedEpisode(_line(tree)) for tree in trees]
+
+    def _names(self, limit: int, asked: Mapping[str, Any]) -> list[str]:
+        """Ids of the first ``limit`` episodes that were not dropped."""
+        names: list[str] = []
+        cursor, by = None, time.monotonic() + _CATCH_UP_S
+        while True:
+            size = min(limit, _PAGE)
+            page = self._client.episodes(self.job_id, limit=size, cursor=cursor, **asked)
+            found = [*names, *(row.id for row in page.episodes if not row.dropped_reason)]
+            if len(found) >= limit or (page.next_cursor is None and page.is_complete):
+                return found[:limit]
+            if page.next_cursor is not None:
+                names, cursor = found, page.next_cursor
+                continue
+            # The index grows at its end, so the same page is asked for until it is full.
+            if time.monotonic() > by:
+                raise UnavailableError(
+                    f"the router still indexes the episodes of {self.job_id}: {len(found)} of at "
+                    f"most {limit} were found in {_CATCH_UP_S:g} s; ask again, or for fewer"
+                )
+            time.sleep(_CATCH_UP_PAUSE_S)
 
     @property
     def policies(self) -> Mapping[str, TrainedPolicy]:

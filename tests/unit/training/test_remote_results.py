@@ -1,0 +1,79 @@
+"""Episodes of a run on another machine, read page by page from a router that is a list."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from troupe.clients.rest import RestClient
+from troupe.errors import UnavailableError
+from troupe.training import remote_results
+from troupe.training.remote_results import RemoteResults
+
+
+class Tree:
+    turns = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def model_dump(self, *, exclude: object) -> Mapping[str, Any]:
+        return {"episode_id": self.name}
+
+
+class Router:
+    """Holds 2,500 episodes, of which each tenth was dropped; indexes more with each page."""
+
+    def __init__(self, num_indexed: int, per_page: int) -> None:
+        self.num_indexed, self.per_page = num_indexed, per_page
+
+    def job(self, job_id: str) -> Any:
+        return SimpleNamespace(spec={}, state="running", step=1)
+
+    def steps(self, job_id: str, **page: Any) -> Any:
+        return SimpleNamespace(steps=[], next_cursor=None)
+
+    def metrics(self, job_id: str, **more: Any) -> Any:
+        return SimpleNamespace(eval=SimpleNamespace(steps=[], series={}))
+
+    def episodes(self, job_id: str, *, limit: int, cursor: str | None, order: str) -> Any:
+        assert limit <= 1000
+        self.num_indexed = min(2500, self.num_indexed + self.per_page)
+        first = int(cursor or 0)
+        end = min(first + limit, self.num_indexed)
+        reasons = {number: None if number % 10 else "lost" for number in range(first, end)}
+        return SimpleNamespace(
+            episodes=[SimpleNamespace(id=str(n), dropped_reason=why) for n, why in reasons.items()],
+            next_cursor=str(end) if end < self.num_indexed else None,
+            is_complete=self.num_indexed == 2500,
+        )
+
+    def episode(self, job_id: str, name: str) -> Tree:
+        return Tree(name)
+
+
+def ids(router: Router, limit: int) -> list[int]:
+    results = RemoteResults(cast("RestClient", router), "demo-1")
+    return [int(episode.id) for episode in results.episodes(limit=limit)]
+
+
+@pytest.mark.parametrize("limit", [100, 2000, 3000])
+def test_episodes_when_some_were_dropped_then_there_are_as_many_as_asked(limit: int) -> None:
+    kept = [number for number in range(2500) if number % 10]
+    assert ids(Router(2500, 0), limit) == kept[:limit]
+
+
+def test_episodes_when_the_index_is_being_made_then_they_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote_results, "_CATCH_UP_PAUSE_S", 0.0)
+    assert ids(Router(0, 70), 300) == [number for number in range(334) if number % 10]
+
+
+def test_episodes_when_the_index_stands_still_then_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote_results, "_CATCH_UP_S", 0.0)
+    with pytest.raises(UnavailableError, match="9 of at most 300 were found"):
+        ids(Router(10, 0), 300)
