@@ -306,18 +306,24 @@ class AsyncRestClient:
         Reconnects after a lost connection and continues where it broke, for ``retry_for_s``.
         """
         place, window = after, RetryWindow(self._base_url, self._retry_for_s)
+        is_over = is_told = False
         while True:
+            before = place
             try:
                 async for event in self._stream(job_id, place):
-                    place = event.id or place
+                    place, is_told = event.id or place, event.tells_end
                     window.restore()
                     yield event
             except LOST as error:
                 await asyncio.sleep(window.lose(error))
                 continue
-            if (await self.job(job_id)).is_over:
+            # A router that goes down ends the stream too: what came after is still to be read.
+            is_last = is_told or (is_over and place == before)
+            is_over = (await self.job(job_id)).is_over
+            if is_over and is_last:
                 return
-            await asyncio.sleep(PAUSE_S)
+            if not is_over:
+                await asyncio.sleep(PAUSE_S)
 
     async def _stream(self, job_id: str, after: str) -> AsyncIterator[EventDocument]:
         async with self._http.stream(**requests.events_stream(job_id, after)) as response:

@@ -196,7 +196,7 @@ class EventFanout:
 
     async def _read(self, job_id: str, feed: _Feed) -> None:
         log = EventLog(self._blocking, job_id, source="router")
-        place = feed.base
+        place, is_told, is_again = feed.base, False, False
         while not feed.is_over:
             try:
                 state = await self._store.state(job_id)
@@ -210,6 +210,13 @@ class EventFanout:
             for stored in events:
                 place = _place(stored.id)
                 feed.add(place, encode(stored))
+            if events:
+                is_told, is_again = event_document(events[-1]).tells_end, False
+            elif is_over and not (is_told or is_again):
+                # The record says that the job is over a moment before the event does.
+                is_again = True
+                await asyncio.sleep(_PAUSE_S)
+                continue
             feed.is_over = is_over and not events
             if events or feed.is_over:
                 feed.wake()

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from troupe.clients.rest.models.base import Document, JsonObject, Parameters
+from troupe.clients.rest.models.jobs import TERMINAL
 
 
 class EventPageQuery(Parameters):
@@ -46,6 +47,11 @@ class EventDocument(Document):
     """Service that said it."""
     data: JsonObject = Field(default_factory=dict[str, Any])
     """The details."""
+
+    @property
+    def tells_end(self) -> bool:
+        """Whether it says that the job is over: such a job says nothing more."""
+        return self.type == "job.state" and str(self.data.get("state")) in TERMINAL
 
 
 class EventPage(Document):
