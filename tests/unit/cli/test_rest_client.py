@@ -160,6 +160,21 @@ def test_events_when_a_router_goes_down_before_the_job_ends_then_the_last_come_f
     assert places == ["0", "1-0", "2-0"][: 2 if last == "succeeded" else 3]
 
 
+@pytest.mark.parametrize(("wait_s", "timeout_s"), [(None, 20.0), (1.0, 20.0), (30.0, 40.0)])
+def test_pages_when_the_router_is_to_wait_then_the_client_waits_longer(
+    wait_s: float | None, timeout_s: float
+) -> None:
+    seen: list[float] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.extensions["timeout"]["read"])
+        return httpx.Response(200, json={"events": [], "next": "0"})
+
+    with client(handler) as rest:
+        rest.events_page("demo-1", wait_s=wait_s)
+    assert seen == [timeout_s]
+
+
 def streamed(text: str) -> list[EventDocument]:
     """The events of a stream of ``text`` whose job is over."""
 

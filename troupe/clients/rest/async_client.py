@@ -36,7 +36,7 @@ from troupe.clients.rest.models.replicas import (
 from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument, RunFolderPage
 from troupe.clients.rest.models.session import SessionDocument
 from troupe.clients.rest.requests import BUNDLES, DRY_RUNS, JOBS, RUN_FOLDERS, job_path
-from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
+from troupe.clients.rest.retry import LOST, PAUSE_S, WAITED_S, RetryWindow
 from troupe.errors import UnavailableError
 
 
@@ -60,6 +60,7 @@ class AsyncRestClient:
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._retry_for_s = retry_for_s
+        self._timeout_s = timeout_s
         try:
             self._http = httpx.AsyncClient(
                 transport=transport,
@@ -348,6 +349,7 @@ class AsyncRestClient:
         """The answer's JSON; an idempotent call is retried while the router does not answer."""
         window = RetryWindow(self._base_url, self._retry_for_s)
         query = requests.params_of(params)
+        answer_s = max(timeout_s or self._timeout_s, (params.get("wait_s") or 0.0) + WAITED_S)
         while True:
             try:
                 response = await self._http.request(
@@ -357,7 +359,7 @@ class AsyncRestClient:
                     json=json,
                     content=content,
                     headers=headers,
-                    timeout=httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s,
+                    timeout=answer_s,
                 )
                 return answers.document_of(response, self._base_url)
             except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:

@@ -13,6 +13,8 @@ from troupe.retry import Backoff
 
 PAUSE_S = 0.5
 """Time between two polls of a job's log."""
+WAITED_S = 10.0
+"""How long an answer may take beyond the ``wait_s`` that was asked for."""
 _BACKOFF = Backoff(0.5, 0.5)
 LOST = (UnavailableError, httpx.TransportError)
 """The errors that a restarting router causes."""
