@@ -3,8 +3,10 @@
 Never loads a tensor. Pickles are refused: they run code when they are read.
 """
 
+import errno
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field
@@ -20,6 +22,12 @@ _UNLISTED = frozenset({"README.md", "LICENSE", "NOTICE", ".gitattributes", ".git
 """Files that no loader reads; everything else in a folder of weights must be listed."""
 _IDENTITY = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
+_OF_FILES = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+    | {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+)
+"""What an OSError says of files; other errors may be a connection's."""
+
 
 class FileEntry(SpecModel):
     """One file by its digest. Example: ``FileEntry(sha256="9f86...", size_bytes=4)``."""
@@ -28,6 +36,20 @@ class FileEntry(SpecModel):
     """SHA-256, hexadecimal."""
     size_bytes: int = Field(ge=0)
     """Its size."""
+
+
+@contextmanager
+def file_errors() -> Generator[None]:
+    """Failures with files of this machine as InvalidArgumentError: no other try mends them."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_FILES:
+            raise
+        raise InvalidArgumentError(
+            f"{error.filename or 'a file'} can't be read or written here ({error.strerror}); see "
+            "that it is there, and that its disk has free space"
+        ) from error
 
 
 def file_sha256(path: Path) -> str:

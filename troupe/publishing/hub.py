@@ -17,6 +17,7 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.publishing.content import CURVE, TeamContent
+from troupe.publishing.files import file_errors
 from troupe.publishing.manifest import MANIFEST, TeamManifest
 from troupe.publishing.places import HubPlace
 from troupe.publishing.settings import PublishSettings
@@ -128,7 +129,8 @@ def _errors(place: HubPlace) -> Generator[None]:
         "TROUPE_PUBLISH_HUB_URL, and try again: what was sent is not sent twice"
     )
     try:
-        yield
+        with file_errors():
+            yield
     except RepositoryNotFoundError as error:
         raise NotFoundError(
             f"{place}: there is no such repository, or this token may not see it (HF_TOKEN or "

@@ -10,7 +10,7 @@ from typing import Any
 from troupe.durable import make_once
 from troupe.errors import InvalidArgumentError
 from troupe.publishing.content import ContentFile, TeamContent
-from troupe.publishing.files import inside
+from troupe.publishing.files import file_errors, inside
 from troupe.publishing.manifest import MANIFEST, TeamManifest
 from troupe.publishing.places import OciPlace
 from troupe.publishing.registry import MANIFEST_TYPE, RegistryClient
@@ -25,11 +25,12 @@ _EMPTY = ContentFile(b"{}")
 def send_to_registry(content: TeamContent, place: OciPlace, settings: PublishSettings) -> str:
     """Send the team; returns its address by digest. Blobs that are there are not sent again.
 
-    Raises ForbiddenError, NotFoundError, UnavailableError or DeadlineError as the registry answers.
+    Raises ForbiddenError, NotFoundError, UnavailableError or DeadlineError as the registry answers,
+    InvalidArgumentError for files that can't be read.
     """
     if place.reference.startswith("sha256:"):
         raise InvalidArgumentError(f"{place}: give a tag to publish to, such as :v1")
-    with RegistryClient(place, settings) as registry:
+    with file_errors(), RegistryClient(place, settings) as registry:
         registry.put_blob(_EMPTY)
         layers: list[dict[str, Any]] = []
         for name, file in content.files.items():
@@ -54,7 +55,7 @@ def fetch_from_registry(place: OciPlace, folder: Path, settings: PublishSettings
     Raises as ``send_to_registry``, and as ``TeamManifest.read`` for a team that is not as
     published.
     """
-    with RegistryClient(place, settings) as registry:
+    with file_errors(), RegistryClient(place, settings) as registry:
         digest, document = registry.manifest()
         if document.get("artifactType") != ARTIFACT_TYPE:
             raise InvalidArgumentError(f"{place} is no team ({document.get('artifactType')})")

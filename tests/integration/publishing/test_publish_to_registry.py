@@ -50,6 +50,15 @@ def place(registry: TokenRegistry) -> OciPlace:
     return OciPlace(registry.host, "team/pair", "v1")
 
 
+def test_team_when_its_folder_cannot_be_made_then_that_is_said_and_not_the_registrys(
+    content: TeamContent, place: OciPlace, tmp_path: Path
+) -> None:
+    send_to_registry(content, place, SETTINGS)
+    (tmp_path / "full").write_text("no folder")
+    with pytest.raises(InvalidArgumentError, match=r"full.*can't be read or written here"):
+        fetch_from_registry(place, tmp_path / "full", SETTINGS)
+
+
 def same_files(content: TeamContent, folder: Path) -> None:
     names = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert names == set(content.files)
