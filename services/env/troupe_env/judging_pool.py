@@ -112,7 +112,7 @@ class JudgingPool:
         await self._idle.wait()
 
     def close(self) -> None:
-        """Accept no more work; hanging threads are abandoned."""
+        """Accept no more work; hanging threads are abandoned, and the process ends over them."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _run_all(

@@ -26,6 +26,7 @@ from troupe.runtime.serving.admin import AdminServer
 from troupe.runtime.serving.authorization import CallerInterceptor
 from troupe.runtime.serving.disconnects import quiet_gone_callers
 from troupe.runtime.serving.event_loop_watchdog import EventLoopWatchdog
+from troupe.runtime.serving.forced_exit import exit_within
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.serving.membership import ShouldExit
 from troupe.runtime.serving.memory import settle_heap
@@ -44,7 +45,13 @@ EXIT_FAILED = 1
 """Exit status of a failure that may pass: a restart can help."""
 
 
-def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> int:
+def main(
+    name: str,
+    settings_type: type[_S],
+    build: Callable[[_S], Service],
+    *,
+    exit_s: float | None = None,
+) -> int:
     """Body of a service's ``__main__``: settings, logging, ``serve``; the exit status."""
     try:
         settings = settings_type()
@@ -64,17 +71,30 @@ def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> 
         service = build(settings)
     except TroupeError as error:
         return _refuse(name, error)
-    return serve(service, settings)
+    return serve(service, settings, exit_s=exit_s)
 
 
-def serve(service: Service, settings: ServingSettings) -> int:
+def serve(service: Service, settings: ServingSettings, *, exit_s: float | None = None) -> int:
     """Run ``service`` until it ends or a signal comes; the exit status of the process.
 
     0 after a drain or when ``run`` returned or raised ShouldExit; 3 when the configuration is
     wrong (InvalidArgumentError, one paragraph on stderr); 1 when start-up failed for another
     reason, such as a Redis that does not answer, or background work died.
+
+    ``exit_s`` is for a service that runs others' code in threads: the whole process ends with that
+    status so long after its service closed, whatever hangs.
     """
-    return asyncio.run(Life(service, settings).live())
+
+    async def live() -> int:
+        status = EXIT_FAILED
+        try:
+            status = await Life(service, settings).live()
+        finally:
+            if exit_s is not None:
+                exit_within(exit_s, status)
+        return status
+
+    return asyncio.run(live())
 
 
 def replica_name(settings: ServingSettings, service: str) -> str:

@@ -74,6 +74,12 @@ def configure_tracing(service: str, settings: TelemetrySettings | None = None) -
     return True
 
 
+def flush_tracing() -> None:
+    """Send the spans that wait, as an orderly exit does; nothing is traced afterwards."""
+    if _provider is not None:
+        _provider.shutdown()
+
+
 def span(name: str, **attributes: Value) -> AbstractContextManager[Any]:
     """A span below the current one; a no-op while traces are off."""
     if _tracer is None:
