@@ -5,7 +5,7 @@ hidden ones. The team is paid for a new best of two steps: right on the shown da
 least half of the hidden ones, then right on all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from troupe.tasks.agents import known_agent
@@ -107,9 +107,9 @@ class SqlEnvironment:
         return Transition(encode_state(after), 0.0, terms, done=False, success=False, info=info)
 
     def _answered(self, before: State, found: Instance, query: str) -> Transition:
-        results = self._results(found, query)
-        first, agreeing = results[0], found.agreeing(results)
-        is_right_here = found.agreeing(results[:1]) == 1
+        first = self._first_result(found, query)
+        is_right_here = found.agreeing([first]) == 1
+        agreeing = found.agreeing(self._results(found, query, first))
         worth = _worth(is_right_here, agreeing, len(found.witnesses))
         runs = first.refusal is None and bool(first.reads & found.tables)
         rows = text.shown_result(first) if self._writer_sees_rows else ""
@@ -136,16 +136,25 @@ class SqlEnvironment:
             info=info,
         )
 
-    def _results(self, found: Instance, query: str) -> list[Result]:
-        """The query's result on each database; only the shown one's when it has none there.
+    def _first_result(self, found: Instance, query: str) -> Result:
+        """The query's result on the shown database.
 
         A query that reads none of the gold query's tables prints constants, and is worth nothing.
         """
         first = self._run(found.shown.database, query, self._budget)
         if first.refusal or not first.reads & found.tables:
-            return [replace(first, rows=(), refusal=first.refusal or "failed")]
-        rest = [self._run(w.database, query, self._budget) for w in found.witnesses[1:]]
-        return [first, *rest]
+            return replace(first, rows=(), refusal=first.refusal or "failed")
+        return first
+
+    def _results(self, found: Instance, query: str, first: Result) -> Iterator[Result]:
+        """The query's result on each database, one at a time since each may be large.
+
+        Only ``first`` when it has none there.
+        """
+        yield first
+        if first.refusal is None:
+            for witness in found.witnesses[1:]:
+                yield self._run(witness.database, query, self._budget)
 
 
 _TERMS = {text.EXPLORER: ("reads", "finds"), text.WRITER: ("runs",)}

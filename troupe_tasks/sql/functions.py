@@ -15,6 +15,8 @@ CALL_COST = 20
 DATE_COST = 1_000
 MAX_RESULT = 2_000
 """Characters of a result."""
+MAX_PATTERN = 2_000
+"""Characters of a LIKE pattern, which is compiled and kept."""
 MAX_DATE_ARGUMENTS, MAX_DATE_CHARS = 6, 60
 
 Charge = Callable[[int], None]
@@ -90,7 +92,7 @@ def _like(pattern: str, text: str, escape: str = "") -> bool:
 
 def _parts(pattern: str, escape: str) -> list[tuple["re.Pattern[str]", int]]:
     """The stretches between two %, each as an expression of fixed length, and its length."""
-    if len(escape) > 1:
+    if len(escape) > 1 or len(pattern) > MAX_PATTERN:
         raise RefusedCallError
     stretches: list[list[str]] = [[]]
     letters = iter(pattern)

@@ -3,20 +3,21 @@
 Owns what a query may do. A query sees tables and a list of pure functions; it can write nothing,
 open nothing, ask for no clock and no chance. Its budget is deterministic: operations of SQLite's
 virtual machine, a charge for each call of a replaced function (functions.py), the length of a value
-and of a row, the number of rows, and a bound on what the compiler copies (tokens.py). So equal
-queries end alike on every machine, and memory is at most about ``operations / 8 * length`` bytes.
+and of a row, the number and the size of the rows, what SQLite keeps meanwhile (heap.py), and a
+bound on what the compiler copies (tokens.py). So equal queries end alike on every machine.
 
 SQLite's own messages never leave this module.
 """
 
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from troupe_tasks.sql.functions import REPLACED, install
+from troupe_tasks.sql.heap import Turns, limit_heap
 from troupe_tasks.sql.tokens import MAX_EXPANSION, expansion, first_word
 
 Refusal = Literal[
@@ -54,20 +55,26 @@ _ACTIONS = {
 _BUILT_IN = ("sqlite_", "pragma_", "json_", "fts", "rtree", "dbstat", "bytecode", "tables_used")
 """Tables that SQLite brings; the functions behind them are not metered."""
 _TICK = 1_000
+_CELL_BYTES = 64
+"""About what Python keeps for a cell beside its text."""
+_turns = Turns()
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one query may use; lengths in bytes."""
+    """What one query may use; lengths in bytes. ``rows_bytes`` is of all rows together."""
 
     operations: int = 400_000
     length: int = 2_000
     sql_chars: int = 4_000
     max_rows: int = 1_000
+    rows_bytes: int = 8_000_000
     columns: int = 64
 
 
-FILE_BUDGET = Budget(operations=200_000_000, length=200_000, max_rows=20_000, columns=500)
+FILE_BUDGET = Budget(
+    operations=200_000_000, length=200_000, max_rows=20_000, rows_bytes=32_000_000, columns=500
+)
 """For published databases, whose tables have up to millions of rows."""
 
 
@@ -108,6 +115,17 @@ def run_query(database: Database, sql: str, budget: Budget | None = None) -> Res
     refusal = refused_unread(sql, budget)
     if refusal:
         return Result(refusal=refusal)
+    with _turns.beside(), suppress(MemoryError, sqlite3.Error):
+        return run_once(database, sql, budget)
+    with _turns.alone():
+        try:
+            return run_once(database, sql, budget)
+        except MemoryError:
+            return Result(refusal="budget")
+
+
+def run_once(database: Database, sql: str, budget: Budget) -> Result:
+    """As ``run_query``, but raises MemoryError, and sqlite3.Error for what is no database."""
     meter, reads = _Meter(budget.operations), set[str]()
     with _opened(database) as connection:
         _limit(connection, budget)
@@ -116,13 +134,28 @@ def run_query(database: Database, sql: str, budget: Budget | None = None) -> Res
         connection.set_progress_handler(meter.tick, _TICK)
         try:
             cursor = connection.execute(sql)
-            rows = cursor.fetchmany(budget.max_rows + 1)
-            columns = tuple(str(part[0]) for part in cursor.description or ())
-        except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
+            rows = _fetched(cursor, budget)
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
             return Result(refusal=_refusal_of(str(error), meter))
-    if len(rows) > budget.max_rows:
-        return Result(refusal="too_many_rows")
-    return Result(tuple(rows), columns, frozenset(reads))
+    if isinstance(rows, str):
+        return Result(refusal=rows)
+    columns = tuple(str(part[0]) for part in cursor.description or ())
+    return Result(rows, columns, frozenset(reads))
+
+
+def _fetched(cursor: sqlite3.Cursor, budget: Budget) -> tuple[tuple[Cell, ...], ...] | Refusal:
+    """All rows, of which no more are read than may be kept."""
+    rows: list[tuple[Cell, ...]] = []
+    left_bytes = budget.rows_bytes
+    for row in cursor:
+        if len(rows) == budget.max_rows:
+            return "too_many_rows"
+        left_bytes -= _CELL_BYTES * (1 + len(row))
+        left_bytes -= sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+        if left_bytes < 0:
+            return "budget"
+        rows.append(row)
+    return tuple(rows)
 
 
 def refused_unread(sql: str, budget: Budget) -> Refusal | None:
@@ -146,6 +179,7 @@ def _opened(database: Database) -> Generator[sqlite3.Connection]:
         connection = sqlite3.connect(uri, uri=True, cached_statements=0, isolation_level=None)
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
+        limit_heap(connection)
         connection.execute("PRAGMA temp_store=MEMORY")
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("SELECT count(*) FROM sqlite_master")  # reads the schema before limits

@@ -7,7 +7,7 @@ words.
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -61,7 +61,7 @@ class Instance:
         """The database that the explorer reads."""
         return self.witnesses[0]
 
-    def agreeing(self, results: Sequence[Result]) -> int:
+    def agreeing(self, results: Iterable[Result]) -> int:
         """On how many witnesses, of those that have a result, the result equals gold's."""
         ordered = is_ordered(self.gold)
         pairs = zip(self.witnesses, results, strict=False)

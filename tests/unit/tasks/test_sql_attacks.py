@@ -2,13 +2,18 @@
 
 import hashlib
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from sql_attacks import ATTACKS, ENDLESS, doubled_tables, nested
 
-from troupe_tasks.sql.guard import Budget, run_query
+from troupe.errors import OverloadedError
+from troupe_tasks.sql import guard, heap
+from troupe_tasks.sql.guard import FILE_BUDGET, Budget, Database, Result, run_query
 from troupe_tasks.sql.tokens import MAX_EXPANSION, expansion
 
 CPU_S = 0.2
@@ -106,3 +111,104 @@ def test_query_when_run_twice_then_spends_the_same_budget(file: Path) -> None:
     for _ in range(3):
         assert run_query(file, sql, Budget((edge - 1) * 1000)).refusal == "budget"
         assert run_query(file, sql, Budget(edge * 1000)).refusal is None
+
+
+LONG = (
+    "WITH RECURSIVE d(n, s) AS (SELECT 0, 'x' UNION ALL SELECT n + 1, s || s FROM d WHERE n < 17),"
+    " r(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM r WHERE k < 200000) "
+)
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from troupe_tasks.sql.guard import FILE_BUDGET, run_query
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+result = run_query(Path(sys.argv[1]), sys.argv[2], FILE_BUDGET)
+print(result.refusal, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+MAX_MIB = 450
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT s || k FROM r, d, words WHERE n = 17",
+        "SELECT count(*) FROM (SELECT s || k AS z FROM r, d WHERE n = 17 ORDER BY z LIMIT 100000)",
+        "SELECT count(*) FROM (SELECT DISTINCT s || k FROM r, d WHERE n = 17)",
+        "SELECT " + ", ".join(["s"] * 300) + " FROM r, d WHERE n = 17",
+    ],
+    ids=["rows", "sorter", "distinct", "columns"],
+)
+def test_query_of_a_file_when_it_keeps_gigabytes_then_is_refused_in_bounded_memory(
+    select: str, file: Path
+) -> None:
+    asked = [sys.executable, "-c", MEASURED, str(file), LONG + select]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)
+    refusal, mib = done.stdout.split()
+    assert (refusal, int(mib) < MAX_MIB) == ("budget", True), done.stdout
+
+
+def test_query_of_a_file_when_it_sorts_much_then_has_its_rows(file: Path) -> None:
+    sql = (
+        "SELECT a.i FROM t a, t b, t c WHERE c.i < 5 GROUP BY a.i, b.i, c.i "
+        "ORDER BY count(*), a.i DESC LIMIT 2"
+    )
+    assert run_query(file, sql, FILE_BUDGET).rows == ((199,), (199,))
+
+
+def test_query_when_its_rows_are_many_bytes_then_is_refused(file: Path) -> None:
+    sql = "SELECT w || w FROM words, t"
+    fits = 200 * (2 * 64 + 6)
+    assert run_query(file, sql, Budget(rows_bytes=fits)).refusal is None
+    assert run_query(file, sql, Budget(rows_bytes=fits - 1)).refusal == "budget"
+
+
+def test_like_when_its_pattern_is_long_then_is_refused(file: Path) -> None:
+    sql = LONG.replace("17", "11") + "SELECT i LIKE s FROM t, d WHERE n = {} LIMIT 1"
+    assert run_query(file, sql.format(10), FILE_BUDGET).rows == ((0,),)
+    assert run_query(file, sql.format(11), FILE_BUDGET).refusal == "not_allowed"
+
+
+def test_query_when_others_left_it_no_memory_then_runs_again_alone(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, begun, goes_on = heap.Turns(), Event(), Event()
+    monkeypatch.setattr(guard, "_turns", turns)
+    beside: list[str] = []
+    runs: list[list[str]] = []
+
+    def other() -> None:
+        with turns.beside():
+            beside.append("another")
+            begun.set()
+            goes_on.wait(30)
+            beside.clear()
+
+    real = guard.run_once
+
+    def short_of_memory(database: Database, sql: str, budget: Budget) -> Result:
+        runs.append([*beside])
+        goes_on.set()
+        if len(runs) == 1:
+            raise MemoryError
+        return real(database, sql, budget)
+
+    monkeypatch.setattr(guard, "run_once", short_of_memory)
+    thread = Thread(target=other)
+    thread.start()
+    assert begun.wait(30)
+    assert run_query(file, "SELECT count(*) FROM t").rows == ((200,),)
+    thread.join()
+    assert runs == [["another"], []]
+
+
+def test_query_when_another_does_not_end_then_says_that_it_may_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heap, "WAIT_S", 0.01)
+    turns = heap.Turns()
+    with turns.beside(), pytest.raises(OverloadedError, match="try again"), turns.alone():
+        pass
+    with turns.alone(), pytest.raises(OverloadedError), turns.beside():
+        pass
+    with turns.beside(), turns.beside():
+        pass
