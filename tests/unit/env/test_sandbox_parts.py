@@ -1,9 +1,12 @@
 """The sandbox's arithmetic and protocol: filter, frames, control groups, names. No programs."""
 
 import errno
+import gc
 import os
 import socket
 import struct
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -11,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troupe.errors import InvalidArgumentError
-from troupe.sandbox.sandbox import Limits, Program
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.sandbox.sandbox import Limits, Program, SandboxCommand
 from troupe_env.sandbox.cgroups import Cgroups
 from troupe_env.sandbox.inside import seccomp, wire
 from troupe_env.sandbox.inside.counters import Counters
@@ -226,3 +229,37 @@ def test_settings_when_a_folder_or_interpreter_is_missing_then_refused():
         LocalSandbox(SandboxSettings(shown_paths=["/no/such/folder"]), "namespaces")
     with pytest.raises(InvalidArgumentError, match="SANDBOX_PYTHON"):
         LocalSandbox(SandboxSettings(python="python3"), "namespaces")
+
+
+def _held() -> tuple[int, int]:
+    """Open descriptors of this process, and control groups of its sandboxes."""
+    gc.collect()
+    groups = Path("/sys/fs/cgroup").rglob(f"troupe-sandbox-{os.getpid()}-*")
+    return len([*Path("/proc/self/fd").iterdir()]), len({*groups})
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "number"),
+    [(subprocess, "Popen", errno.EAGAIN), (tempfile, "TemporaryFile", errno.ENOSPC)],
+)
+def test_sandbox_when_a_process_can_not_be_started_then_nothing_of_the_try_is_held(
+    module: object, name: str, number: int, monkeypatch: pytest.MonkeyPatch
+):
+    real = getattr(module, name)
+
+    def refuse(*asked: object, **how: object) -> object:
+        if name == "Popen" and "pass_fds" not in how:  # asks the interpreter for its folders
+            return real(*asked, **how)
+        raise OSError(number, os.strerror(number))
+
+    sandbox = LocalSandbox(SandboxSettings(workers=1), "namespaces")
+    command = SandboxCommand("", "pass", (), "", {}, 1)
+    before = _held()
+    monkeypatch.setattr(module, name, refuse)
+    for _ in range(3):
+        with pytest.raises(OSError, match=os.strerror(number)):
+            sandbox.run(Program("print(1)"), Limits())
+        with pytest.raises(UnavailableError, match=os.strerror(number)):
+            sandbox.open(command, Limits())
+    assert _held() == before
+    sandbox.close()

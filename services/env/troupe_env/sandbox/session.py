@@ -39,23 +39,20 @@ class CommandSession:
         cgroups: Cgroups,
     ) -> None:
         """``boot`` confines itself and starts what ``request`` names."""
-        self._group = cgroups.make()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the session)
-        self._control, inner_end = socket.socketpair()
-        config |= {"control": inner_end.fileno(), "joins": self._group.joins}
-        limits = {"memory_limit": request["memory_bytes"], "pids_limit": request["num_processes"]}
         try:
-            for role, value in limits.items():
-                if role in self._group.counters:
-                    _write(self._group.counters[role], value)
-            self._process = self._spawn(boot, config, inner_end)
+            with contextlib.ExitStack() as failed:
+                self._group = cgroups.make()
+                failed.callback(self._group.close)
+                self._log = failed.enter_context(tempfile.TemporaryFile())
+                self._control, inner_end = socket.socketpair()
+                failed.enter_context(self._control)
+                config |= {"control": inner_end.fileno(), "joins": self._group.joins}
+                with inner_end:
+                    self._limit(request)
+                    self._process = self._spawn(boot, config, inner_end)
+                failed.pop_all()
         except OSError as error:
-            self._control.close()
-            self._log.close()
-            self._group.close()
             raise UnavailableError(f"a command's sandbox could not be started: {error}") from error
-        finally:
-            inner_end.close()
         try:
             self.listener = self._greeted()
             wire.send(self._control, request, body, _START_S)
@@ -85,6 +82,12 @@ class CommandSession:
         for held in (self._control, self._log, getattr(self, "listener", self._log)):
             held.close()
         self._group.close()
+
+    def _limit(self, request: dict[str, Any]) -> None:
+        limits = {"memory_limit": request["memory_bytes"], "pids_limit": request["num_processes"]}
+        for role, value in limits.items():
+            if role in self._group.counters:
+                _write(self._group.counters[role], value)
 
     def _spawn(
         self, boot: Interpreter, config: dict[str, Any], inner_end: socket.socket

@@ -50,23 +50,26 @@ class SandboxWorker:
     ) -> None:
         self.runs = 0
         self._level = level
-        self._cgroup = cgroups.make()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
-        service_end, worker_end = socket.socketpair()
-        self._control = service_end
-        config = {
-            "control": worker_end.fileno(),
-            "level": level,
-            "uid": uid,
-            "shown": interpreter.shown,
-            "masked": interpreter.masked,
-            "packages": interpreter.packages,
-            "executable": interpreter.argv[0],
-            "joins": self._cgroup.joins,
-            "counters": self._cgroup.counters,
-            "preload": preload,
-        }
-        self._process = self._spawn(interpreter, config, worker_end, self._cgroup)
+        with contextlib.ExitStack() as failed:
+            self._cgroup = cgroups.make()
+            failed.callback(self._cgroup.close)
+            self._log = failed.enter_context(tempfile.TemporaryFile())
+            service_end, worker_end = socket.socketpair()
+            self._control = failed.enter_context(service_end)
+            config = {
+                "control": worker_end.fileno(),
+                "level": level,
+                "uid": uid,
+                "shown": interpreter.shown,
+                "masked": interpreter.masked,
+                "packages": interpreter.packages,
+                "executable": interpreter.argv[0],
+                "joins": self._cgroup.joins,
+                "counters": self._cgroup.counters,
+                "preload": preload,
+            }
+            self._process = self._spawn(interpreter, config, worker_end, self._cgroup)
+            failed.pop_all()
         try:
             self._greet()
         except BaseException:
