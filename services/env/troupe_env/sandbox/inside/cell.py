@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import guard, kernel, program, root, wire
+from .leftovers import Leftovers
 from .seccomp import Filter
 
 INSIDE_UID = 1000
@@ -79,6 +80,7 @@ class RunContext:
         uid: int,
         proc: int,
         joins: list[int],
+        leftovers: Leftovers | None = None,
     ) -> None:
         self.is_namespaced = is_namespaced
         self.worker_pid = worker_pid
@@ -86,6 +88,7 @@ class RunContext:
         self.uid = uid
         self.proc = proc
         self.joins = joins
+        self.leftovers = leftovers
         self.filter = Filter()
 
 

@@ -56,6 +56,7 @@ class Run:
         self._counters = counters
         self._limit: str | None = None
         self._death_at = float("inf")
+        self._look_at = 0.0
         self._pid = 0
         self._open: list[int] = []
 
@@ -91,6 +92,9 @@ class Run:
         report = self._watch(captures, (self._open[2], control), deadline)
         if not self._worker.is_namespaced:
             self._end()
+            self._look_at = 0.0
+            if self._limit is None and self._has_written_too_much(time.monotonic()):
+                self._limit = "file_size"
         wall_s = time.monotonic() - began
         for capture in captures:
             capture.drain()
@@ -137,9 +141,21 @@ class Run:
             self._limit = "wall_time"
         elif self._counters.cpu_s() > self._request["cpu_time_s"]:
             self._limit = "cpu_time"
+        elif self._has_written_too_much(now):
+            self._limit = "file_size"
         if self._limit is not None:
             self._death_at = now + _DEATH_S
             self._kill()
+
+    def _has_written_too_much(self, now: float) -> bool:
+        """Where no mount bounds it. Looking takes a tenth of the time at most."""
+        leftovers, request = self._worker.leftovers, self._request
+        if leftovers is None or now < self._look_at:
+            return False
+        is_over = leftovers.is_over(request["folder"], request["tmp_bytes"], request["tmp_inodes"])
+        took_s = time.monotonic() - now
+        self._look_at = now + max(_TICK_S, 10 * took_s)
+        return is_over
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

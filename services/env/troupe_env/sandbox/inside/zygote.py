@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from . import guard, kernel, program, root, sweep, template, wire
 from .cell import INSIDE_UID, RunContext
 from .counters import Counters
+from .leftovers import Leftovers
 from .run import Abandoned, Broken, Run
 from .template import Template
 
@@ -107,10 +108,12 @@ def _confine(config: dict[str, Any]) -> RunContext:
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     uid: int = config["uid"] if os.geteuid() == 0 else os.geteuid()
     runs_folder = "/tmp"
+    has_files = config["level"] == "gvisor-pod" and os.geteuid() == 0
+    leftovers = Leftovers(uid) if has_files else None
     if is_namespaced:
         uid = enter_namespaces(config, proc, uid)
     else:
-        runs_folder = guard.go_on_guarded(uid if os.geteuid() == 0 else 0)
+        runs_folder = guard.go_on_guarded(uid if os.geteuid() == 0 else 0, leftovers)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return RunContext(
         is_namespaced=is_namespaced,
@@ -119,6 +122,7 @@ def _confine(config: dict[str, Any]) -> RunContext:
         uid=uid if is_namespaced or os.geteuid() == 0 else 0,
         proc=proc,
         joins=[] if is_namespaced else config["joins"],
+        leftovers=leftovers,
     )
 
 
@@ -222,4 +226,6 @@ def _folder(worker: RunContext, spared: int) -> Any:
         yield folder
     finally:
         sweep.kill_all(worker.uid, spared)
+        if worker.leftovers is not None:
+            worker.leftovers.remove(folder)
         shutil.rmtree(folder, ignore_errors=True)
