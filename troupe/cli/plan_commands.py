@@ -13,9 +13,9 @@ from troupe.cli.output import out, print_json
 from troupe.cli.specs import read_spec
 from troupe.episodes.build import JobParts, layout_of, load_parts
 from troupe.samplers.cost import draws_per_act
+from troupe.spec.architecture import architecture_issues
 from troupe.spec.deadlines import in_words
 from troupe.spec.dtypes import with_dtypes
-from troupe.spec.experts import experts_issues
 from troupe.spec.growth import (
     Growth,
     evaluated_at_most,
@@ -53,7 +53,7 @@ def plan(
 ) -> None:
     """Say which GPUs a job's servers and trainers take, why, and how to start it so."""
     job = with_dtypes(read_spec(spec, overrides or ()))
-    if issues := experts_issues(job):
+    if issues := architecture_issues(job):
         raise SpecInvalidError(issues)
     parts = load_parts(job)
     layout = layout_of(parts, gpus, gpu_gb, max_replicas=1 if place == "compose" else None)

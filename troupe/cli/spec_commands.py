@@ -22,9 +22,9 @@ from troupe.episodes.dryrun import PAY_ITS_ANSWERS, dry_run, episode_document, u
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
+from troupe.spec.architecture import architecture_issues
 from troupe.spec.context import context_issues
 from troupe.spec.dtypes import with_dtypes
-from troupe.spec.experts import experts_issues
 from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
@@ -212,7 +212,7 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
 
 def _check(spec: JobSpec) -> None:
     """Raise SpecInvalidError for trackers and token limits that a router would refuse."""
-    of_models = [*context_issues(spec), *vision_issues(spec), *experts_issues(spec)]
+    of_models = [*context_issues(spec), *vision_issues(spec), *architecture_issues(spec)]
     if issues := [*tracker_issues(spec), *of_models]:
         raise SpecInvalidError(issues)
 

@@ -91,8 +91,8 @@ class PolicySpec(SpecModel):
     """One set of weights that agents sample from and that is trained."""
 
     model: str = Field(min_length=1)
-    """Local folder or hub id of a transformers causal language model; a mixture of experts is
-    refused."""
+    """Local folder or hub id of a transformers causal language model. A mixture of experts, scaled
+    or capped logits and a sliding window shorter than the context are refused."""
     train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
     """What is trained."""
     optimizer: OptimizerSpec = OptimizerSpec()

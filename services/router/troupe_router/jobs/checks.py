@@ -17,9 +17,9 @@ from troupe.ids import is_hub_id
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import Issue, JobSpec, SpecInvalidError
+from troupe.spec.architecture import architecture_issues
 from troupe.spec.context import context_issues
 from troupe.spec.dtypes import with_dtypes
-from troupe.spec.experts import experts_issues
 from troupe.spec.layout import with_layout
 from troupe.spec.policy import PolicySpec
 from troupe.spec.vision import vision_issues
@@ -45,7 +45,7 @@ def resolve(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
     if not faults:  # so these folders may be read
         policies = {name: _resolved(policy) for name, policy in spec.policies.items()}
         spec = spec.model_copy(update={"policies": policies})
-        faults = [*context_issues(spec), *vision_issues(spec), *experts_issues(spec)]
+        faults = [*context_issues(spec), *vision_issues(spec), *architecture_issues(spec)]
     return spec, _parts(spec, allowed, faults)
 
 

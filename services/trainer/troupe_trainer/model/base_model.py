@@ -18,7 +18,7 @@ from troupe_trainer.model.loading import (
     Unfilled,
     empty_causal,
     load_causal,
-    refuse_experts,
+    refuse_architecture,
     same_weights,
 )
 from troupe_trainer.model.tree_attention import use_tree
@@ -65,7 +65,7 @@ def base_model(
 
     Raises as `PolicyModel` does.
     """
-    refuse_experts(policy, spec)
+    refuse_architecture(policy, spec)
     unfilled = empty_causal(policy, spec, kernels) if is_spread else None
     if unfilled is not None:
         causal = unfilled.causal

@@ -20,7 +20,7 @@ from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedError
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
-from troupe.spec.experts import experts_refusal, num_experts
+from troupe.spec.architecture import architecture_refusal
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.stored import StoredTensors
@@ -133,15 +133,12 @@ def _load_dtype(spec: PolicySpec) -> torch.dtype:
     return getattr(torch, spec.dtype) if isinstance(spec.train, LoraSpec) else torch.float32
 
 
-def refuse_experts(policy: str, spec: PolicySpec) -> None:
-    """Raise InvalidArgumentError for a model with experts: by its config, before it is loaded."""
+def refuse_architecture(policy: str, spec: PolicySpec) -> None:
+    """Raise InvalidArgumentError for a model that `architecture_refusal` names, before it loads."""
     with suppress(OSError, ValueError):  # no such model: whoever loads it says so
         config: Any = AutoConfig.from_pretrained(spec.model)
-        if (count := num_experts(config.to_dict())) > 1:
-            raise InvalidArgumentError(
-                experts_refusal(spec.model, config.model_type, count),
-                pointer=f"/policies/{policy}/model",
-            )
+        if (refusal := architecture_refusal(spec.model, config.to_dict())) is not None:
+            raise InvalidArgumentError(refusal, pointer=f"/policies/{policy}/model")
 
 
 def load_causal(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels) -> Any:

@@ -330,24 +330,21 @@ class PolicyModel:
 
     @together
     def score(self, token_ids: list[int], images: Sequence[ImagePart] = ()) -> list[float]:
-        """Log probability of every token but the first, at temperature 1.
+        """Log probability of every token but the first, at temperature 1; placeholders have 0.
 
-        A vision-language model computes them as it does when it learns; placeholders have 0.
+        They are computed as the model does when it learns, so a canary proves what is trained.
         """
         with exact_products():  # it is compared with an engine's, which rounds less than TF32
             return self._gathered(lambda: self._score(token_ids, images))
 
     def _score(self, token_ids: list[int], images: Sequence[ImagePart]) -> list[float]:
         with torch.no_grad(), self.autocast:
-            tokens_1_T = torch.tensor([token_ids], device=self.device)
-            if self._vision is None:
-                logits = self._causal(input_ids=tokens_1_T, use_cache=False).logits[0, :-1]
-            else:
-                logits = self._head(self._decoded(one_sequence(token_ids, images))[0])
-            table = torch.log_softmax(logits.float(), dim=-1)
-            scores_T = table.gather(1, tokens_1_T[0, 1:, None])[:, 0]
+            logits = self._head(self._decoded(one_sequence(token_ids, images))[0])
+            table = torch.log_softmax(logits[: len(token_ids) - 1].float(), dim=-1)
+            targets_T = torch.tensor(token_ids[1:], device=self.device)
+            scores_T = table.gather(1, targets_T[:, None])[:, 0]
             if self.vision is not None:
-                scores_T[tokens_1_T[0, 1:] == self.vision.image_token_id] = 0.0
+                scores_T[targets_T == self.vision.image_token_id] = 0.0
             return scores_T.tolist()
 
     def _hidden(self, batch: Microbatch) -> Tensor:
