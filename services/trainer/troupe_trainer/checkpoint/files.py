@@ -149,7 +149,7 @@ class Checkpoints:
             shutil.rmtree(staging, ignore_errors=True)
             raise
         reached("trainer.checkpoint_there", snapshot.step)
-        self._remove_old(rewards)
+        self._remove_old(snapshot.step, rewards)
         return target
 
     def _admit_over(self, target: Path) -> None:
@@ -157,7 +157,7 @@ class Checkpoints:
         self._admit()
         try:
             epoch = int(json.loads((target / STATE).read_text())["epoch"])
-        except (OSError, ValueError, KeyError):
+        except (FileNotFoundError, ValueError, KeyError):
             return  # none, or a torn one
         if epoch > self._epoch:
             raise FencedError(
@@ -192,16 +192,30 @@ class Checkpoints:
 
         Raises:
             CheckpointMismatchError: it was made under another model, seed, algorithm or policy.
-            JobFailedError: the checkpoint of the step that every policy has can't be read.
+            JobFailedError: the checkpoint of the step that every policy has is broken, or all are.
+            UnavailableError: the disk is failing; nothing was changed.
         """
+        try:
+            with suppress(FileNotFoundError):
+                list(self._folder.iterdir())  # glob passes over one that may not be listed
+            return self._load(with_all=with_all)
+        except OSError as error:
+            raise UnavailableError(
+                f"The checkpoints in {self._folder} can't be read ({error}). Nothing was changed; "
+                "see that the disk answers and that the folder and its files belong to the "
+                "trainer's user, and resume the job."
+            ) from error
+
+    def _load(self, *, with_all: bool) -> CheckpointContents | None:
         for staging in self._folder.glob(f"{_STAGING}*"):
             shutil.rmtree(staging, ignore_errors=True)
         if with_all:
             self._go_back_to(newest_common(self._run_dir, self._spec))
-        for folder in newest_first(self._folder):
+        folders = newest_first(self._folder)
+        for folder in folders:
             try:
                 snapshot = self.read(folder)
-            except (OSError, ValueError, KeyError, WeightsRejectedError) as error:
+            except (FileNotFoundError, ValueError, KeyError, WeightsRejectedError) as error:
                 if with_all:
                     raise JobFailedError(
                         f"The checkpoint {folder} can't be read ({error}), and the other policies "
@@ -212,6 +226,11 @@ class Checkpoints:
                 continue
             self._cut_groups(snapshot.step)
             return snapshot
+        if folders:
+            raise JobFailedError(
+                f"No checkpoint in {self._folder} is whole ({', '.join(f.name for f in folders)}). "
+                "Put one back, or remove them all to begin at step 0, and resume the job."
+            )
         self._cut_groups(0)
         return None
 
@@ -270,7 +289,7 @@ class Checkpoints:
         if folders:
             try:
                 known = dict(json.loads((folders[0] / STATE).read_text())["rewards"])
-            except (OSError, ValueError, KeyError):
+            except (FileNotFoundError, ValueError, KeyError):
                 known = {}
         for report in snapshot.reports:
             if report.get("trained_reward_mean") is not None:
@@ -278,16 +297,18 @@ class Checkpoints:
         names = {folder.name for folder in folders}
         return {name: reward for name, reward in known.items() if name in names}
 
-    def _remove_old(self, rewards: Mapping[str, float]) -> None:
-        folders = newest_first(self._folder)
+    def _remove_old(self, step: int, rewards: Mapping[str, float]) -> None:
+        """Remove what is not kept, and all beyond ``step``: this trainer went on from before."""
+        there = newest_first(self._folder)
+        folders = [folder for folder in there if step_of(folder) <= step]
         best = sorted(rewards, key=lambda name: (rewards[name], name))[-self._keep_best :]
         kept = {folder.name for folder in folders[: self._keep_last]}
         kept |= set(best) if self._keep_best else set()
         if self._policy:
             common = newest_common(self._run_dir, self._spec)
             kept |= {folder.name for folder in folders if step_of(folder) >= common}
-        for folder in folders:
-            if folder.name not in kept:
+        for folder in there:
+            if folder not in folders or folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _cut_groups(self, step: int) -> None:
