@@ -1,17 +1,19 @@
 """A checkpoint that is asked for while weights move, as when a job is paused then."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from trainer_data import job_spec
+from trainer_data import groups_of_step, job_spec
 
+from troupe.algorithms.grpo import Grpo
+from troupe.candidates import GroupOutcome
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
 from troupe_trainer.checkpoint.files import CheckpointContents
 from troupe_trainer.learn.collector import Batch
-from troupe_trainer.learn.learners import Learned
+from troupe_trainer.learn.learners import Learned, Learners
 
 
 class _Learners:
@@ -71,3 +73,37 @@ async def test_checkpoint_when_asked_for_while_weights_move_then_is_not_made(eve
     await note(2)
     await checkpointing.save()
     assert disk.weights == ({1: 1, 2: 2} if every == 1 else {2: 2})
+
+
+class Summing(Grpo):
+    """Remembers the rewards so far, in a mapping that it goes on changing."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.seen: dict[str, list[float]] = {"rewards": []}
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        self.seen["rewards"] += [c.reward for c in group.candidates]
+        return super().advantages(group)
+
+    def baselines(self) -> Mapping[str, Any]:
+        return self.seen
+
+    def restore_baselines(self, baselines: Mapping[str, Any]) -> None:
+        self.seen = {"rewards": list(baselines.get("rewards", []))}
+
+
+async def test_baselines_when_the_next_step_is_credited_meanwhile_then_a_checkpoint_has_its_own(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Summing", "group_size": 4})
+    learners = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        learners.credit("shared", groups_of_step(0))
+        of_step = learners.baselines()
+        count = len(of_step["rewards"])
+        learners.credit("shared", groups_of_step(1))
+        assert len(of_step["rewards"]) == count > 0
+        assert len(learners.baselines()["rewards"]) > count
+    finally:
+        learners.close()

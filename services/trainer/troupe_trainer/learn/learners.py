@@ -5,6 +5,7 @@ step is computed. Waits for nothing but that thread.
 """
 
 import asyncio
+import copy
 import time
 import uuid
 from collections import defaultdict
@@ -250,9 +251,10 @@ class Learners:
         return states | (self._critics.states() if self._critics is not None else {})
 
     def baselines(self) -> Mapping[str, Any]:
-        """The algorithm's state between steps, to checkpoint."""
+        """A copy of the algorithm's state between steps, to checkpoint while it learns on; call it
+        on the thread."""
         algorithm = self._algorithm
-        return algorithm.baselines() if isinstance(algorithm, Remembering) else {}
+        return copy.deepcopy(algorithm.baselines()) if isinstance(algorithm, Remembering) else {}
 
     def restore(
         self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None
