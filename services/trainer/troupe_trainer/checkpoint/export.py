@@ -21,6 +21,7 @@ from transformers.utils.hub import cached_file
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.durable import make_folder, replace_folder
+from troupe.errors import UnavailableError
 from troupe.runtime.weights import TensorSum, build_manifest, data_digest, header_bytes_of
 from troupe.runtime.weights.group import TORCH_DTYPES
 from troupe.spec.policy import PolicySpec
@@ -125,24 +126,36 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:
     """Write a safetensors file, completely or not at all; returns each tensor's digest.
 
     Bytes are written from the tensors' memory and hashed there meanwhile: no copy is made.
+
+    Raises:
+        UnavailableError: the disk is full or failing; nothing of the file is left.
     """
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned
     items = [(name, tensors[name].detach().contiguous()) for name in names]
     header = [(name, _NAMES[t.dtype], tuple(t.shape)) for name, t in items]
     draft = path.with_suffix(".draft")
-    with draft.open("wb", buffering=0) as file:
-        file.write(header_bytes_of(header))
-        writing = [_DISK.submit(_write_all, file, _bytes(tensor)) for _, tensor in items]
-        try:
-            sums = [
-                TensorSum(name, dtype, shape, data_digest(_bytes(tensor)))
-                for (name, dtype, shape), (_, tensor) in zip(header, items, strict=True)
-            ]
-        finally:
-            wait(writing)  # the file is not closed under them
-        for write in writing:
-            write.result()
-    draft.replace(path)
+    try:
+        with draft.open("wb", buffering=0) as file:
+            file.write(header_bytes_of(header))
+            writing = [_DISK.submit(_write_all, file, _bytes(tensor)) for _, tensor in items]
+            try:
+                sums = [
+                    TensorSum(name, dtype, shape, data_digest(_bytes(tensor)))
+                    for (name, dtype, shape), (_, tensor) in zip(header, items, strict=True)
+                ]
+            finally:
+                wait(writing)  # the file is not closed under them
+            for write in writing:
+                write.result()
+        draft.replace(path)
+    except BaseException as error:
+        with suppress(OSError):  # it would take the room that the next try needs
+            draft.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UnavailableError(
+                f"The weights can't be written to {path} ({error}). Free space there."
+            ) from error
+        raise
     return sums
 
 
