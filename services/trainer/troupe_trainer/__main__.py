@@ -2,6 +2,7 @@
 
 import sys
 
+from troupe.errors import TroupeError
 from troupe.runtime.serving.life import main
 from troupe.runtime.serving.memory import keep_freed_memory
 from troupe.runtime.telemetry.logging import configure_logging
@@ -34,21 +35,24 @@ def run() -> int:
 
 
 def follow_torchrun(torchrun: TorchrunSettings) -> int:
-    """Run a rank above 0 until rank 0 ends the job; returns 1 when rank 0 is gone."""
+    """Run a rank above 0 until rank 0 ends the job.
+
+    Returns 1 when rank 0 is gone, or the ranks could not join.
+    """
     outlive_signals()
     settings = TrainerSettings()
     configure_logging("trainer", level=settings.log_level, rank=str(torchrun.rank))
     device = resolve_device(settings.device)
-    ranks = join(
-        "env://",
-        torchrun.rank,
-        torchrun.world_size,
-        device=device,
-        shard_ranks=settings.shard_ranks,
-    )
     try:
+        ranks = join(
+            "env://",
+            torchrun.rank,
+            torchrun.world_size,
+            device=device,
+            shard_ranks=settings.shard_ranks,
+        )
         follow(ranks, device=device, threads=settings.torch_threads)
-    except ConnectionError as error:
+    except (ConnectionError, TroupeError) as error:
         print(f"rank {torchrun.rank}: {error}", file=sys.stderr)
         return 1
     return 0

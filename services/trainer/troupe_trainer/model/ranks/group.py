@@ -175,6 +175,7 @@ def join(
     """Join the ranks that meet at ``url``: "env://", as torchrun sets it, or "tcp://host:port".
 
     ``shard_ranks``: so many in a row hold the weights once, and all others copies; 0: all do.
+    ``timeout_s`` counts from when rank 0 begins to join.
 
     Raises:
         InvalidArgumentError: the ranks can't be divided so.
@@ -190,6 +191,10 @@ def join(
     try:
         store, _, _ = next(rendezvous(url, rank, size, timeout=limit))
         notes = Notes(PrefixStore("troupe", store), size - 1)
+        if rank == 0:
+            notes.call()
+        else:
+            notes.await_call()  # under torchrun rank 0 joins only when it has a job
         if device == "cuda":
             torch.cuda.set_device(rank % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"

@@ -12,6 +12,7 @@ import torch.distributed as dist
 LISTEN_S = 10.0
 """A reader looks so often whether rank 0 is still there."""
 _ALIVE = "alive"
+_CALLED = "called"
 
 
 class Notes:
@@ -21,6 +22,18 @@ class Notes:
         self._store = store
         self._num_readers = num_readers
         self._number = 0
+
+    def call(self) -> None:
+        """Rank 0: let readers see that it begins to join."""
+        self._store.set(_CALLED, b"1")
+
+    def await_call(self) -> None:
+        """A reader: wait until rank 0 has a job and begins to join, while the store lives.
+
+        Raises torch's own error when the store is gone, as torchrun's is with its agent.
+        """
+        while not self._has_come(_CALLED):
+            self._store.add("looked", 1)
 
     def begin(self) -> None:
         """Rank 0: let readers see that it is there."""
