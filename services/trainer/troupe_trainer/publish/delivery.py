@@ -171,7 +171,8 @@ class Delivery:
                 f"its log probabilities of the canary differ from the trainer's by {worst:.3g} "
                 f"(limit {limit:g}). The digests of all {len(export.manifest.tensors)} tensors are "
                 "right, so no single tensor is at fault: it computes without them, or with another "
-                f"base model or number format. {_still_served(export)}"
+                "base model or number format; or the trainer computes this architecture otherwise "
+                f"(docs/training.md). {_still_served(export)}"
             )
 
     async def discard(self, policy: str, version: int, members: Sequence[Replica]) -> None:
