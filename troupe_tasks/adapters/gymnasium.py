@@ -72,6 +72,7 @@ class GymnasiumWorld:
         self._restore = load_function(params.restore, "/task/params/restore")
         self._random = OwnRandomness()
         self._total = 0.0
+        self._at_reset = ("", "")
         self.env = make_env(params)
 
     def reset(self, seed: int) -> Moment:
@@ -79,7 +80,10 @@ class GymnasiumWorld:
         self._total = 0.0
         with self._random.installed():
             observation, info = self.env.reset(seed=seed)
-            return self._moment(observation, info, 0.0, is_done=False, is_success=False)
+            moment = self._moment(observation, info, 0.0, is_done=False, is_success=False)
+        if self._save is not None:
+            self._at_reset = self._random.saved()
+        return moment
 
     def act(self, agent: str, action: Any) -> Moment:
         with self._random.installed():
@@ -92,14 +96,20 @@ class GymnasiumWorld:
     def save(self) -> str | None:
         if self._save is None:
             return None
-        total = repr(self._total)
-        return f"{total} {base64.b64encode(self._save(self.env)).decode()}"
+        parts = [repr(self._total), base64.b64encode(self._save(self.env)).decode()]
+        # A generator that stands where the reset left it, as most do, takes no room in the state.
+        now = self._random.saved()
+        if now != self._at_reset:
+            parts += ["" if a == b else a for a, b in zip(now, self._at_reset, strict=True)]
+        return " ".join(parts)
 
     def restore(self, saved: str) -> None:
         assert self._restore is not None
-        total, _, text = saved.partition(" ")
+        total, text, *drawn = saved.split(" ")
         self._total = float(total)
         self._restore(self.env, base64.b64decode(text))
+        if drawn:
+            self._random.restore(*drawn)
 
     def close(self) -> None:
         self.env.close()

@@ -35,7 +35,7 @@ class GloballyRandom(Corridor):
 
     def step(self, action):
         seen, paid, ended, cut, info = super().step(action)
-        noise = random.random() + float(np.random.random())
+        noise = random.random() + random.gauss() + float(np.random.random() + np.random.normal())
         return np.array([seen, noise]), paid, ended, cut, info
 
 

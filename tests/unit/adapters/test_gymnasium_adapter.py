@@ -97,6 +97,21 @@ def test_step_when_the_environment_draws_globally_then_replays_alike_and_disturb
     assert env.step(state, "player", "left") == other.step(state, "player", "left")
 
 
+def test_step_when_a_saving_environment_draws_globally_then_each_candidate_draws_alike() -> None:
+    params = {"env": "foreign_envs:GloballyRandom", "env_kwargs": {"width": 9}}
+    saving = {"save": "foreign_envs:save_corridor", "restore": "foreign_envs:restore_corridor"}
+    env, other = family(**params, **saving).environment(), family(**params, **saving).environment()
+    plain = family(**params).environment()
+    state, replayed = env.reset(TASK), plain.reset(TASK)
+    for _ in range(3):
+        done = [world.step(state, "player", "left").state for world in (env, env, env, other)]
+        assert len({decode(after).prompts["player"] for after in done}) == 1
+        assert set(done) == {done[0]}
+        replayed = plain.step(replayed, "player", "left").state
+        assert decode(replayed).prompts == decode(done[0]).prompts
+        state = done[0]
+
+
 def test_step_when_the_environment_is_not_determined_then_is_refused_with_the_way_out() -> None:
     env = family(env="foreign_envs:NotDetermined").environment()
     state = env.step(env.reset(TASK), "player", "left").state
