@@ -33,6 +33,7 @@ from troupe_tasks.programs.activity import cpu_seconds, descendants
 
 GUEST = Path(__file__).parent / "guest" / "serve.py"
 SHOWN_CHARS = 1500
+END_S = 10.0
 
 
 class ImportSettings(BaseSettings):
@@ -67,6 +68,7 @@ class GuestProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._unread = b""
+        self._pid = 0  # of the process that answers, once it does: a child of the one started
         self._opened_s = 0.0
         self.generation = 0
 
@@ -98,8 +100,7 @@ class GuestProcess:
 
     def spent_s(self) -> float:
         """Processor time since the process was ready."""
-        process = self._process
-        return 0.0 if process is None else cpu_seconds(process.pid) - self._opened_s
+        return 0.0 if self._process is None else cpu_seconds(self._pid) - self._opened_s
 
     def close(self) -> None:
         """End the process; a later request starts another."""
@@ -129,8 +130,10 @@ class GuestProcess:
             ) from error
         self.generation += 1
         weakref.finalize(self, _end, self._process)
-        self._exchange("opened", dict(self._settings), cpu_s=self._start_s, timeout_s=self._start_s)
-        self._opened_s = cpu_seconds(self._process.pid)
+        start_s = self._start_s
+        opened = self._exchange("opened", self._settings, cpu_s=start_s, timeout_s=start_s)
+        self._pid = opened["pid"]
+        self._opened_s = cpu_seconds(self._pid)
 
     def _exchange(
         self, op: str, arguments: Mapping[str, Any], *, cpu_s: float, timeout_s: float
@@ -138,7 +141,7 @@ class GuestProcess:
         process, number = self._process, next(self._ids)
         assert process is not None
         assert process.stdin is not None
-        spent_s, deadline = cpu_seconds(process.pid), time.monotonic() + timeout_s
+        spent_s, deadline = cpu_seconds(self._pid), time.monotonic() + timeout_s
         line = json.dumps({"id": number, "op": op, **arguments}).encode() + b"\n"
         try:
             process.stdin.write(line)
@@ -146,7 +149,7 @@ class GuestProcess:
         except OSError as error:
             raise UnavailableError(f"the process of {self._kind} has ended: {error}") from error
         while True:
-            reply = self._line(process, deadline, lambda: cpu_seconds(process.pid) - spent_s, cpu_s)
+            reply = self._line(process, deadline, lambda: cpu_seconds(self._pid) - spent_s, cpu_s)
             if reply.get("id") == number:
                 return self._read(reply)
 
@@ -188,20 +191,23 @@ class GuestProcess:
             _end(self._process)
         if self._log is not None:
             self._log.close()
-        self._process, self._log, self._unread = None, None, b""
+        self._process, self._log, self._unread, self._pid = None, None, b"", 0
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the process and what it started: tool servers lead process groups of their own."""
-    for pid in descendants(process.pid) if process.poll() is None else ():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=10)
+    """End the process, which ends all that it started when stdin closes (``guest_end``)."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=END_S)
+        return
+    for pid in descendants(process.pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=END_S)
 
 
 def _environment(python: str) -> dict[str, str]:

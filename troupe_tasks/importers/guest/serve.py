@@ -4,6 +4,7 @@
 
 KIND is a module beside this file. Its ``opened(settings)`` gives an object; each later request
 calls the method ``op`` of it. What an environment prints goes nowhere, and no reply waits for one.
+The process that was started is not the one that answers: see ``guest_end``.
 """
 
 import importlib
@@ -12,6 +13,8 @@ import os
 import sys
 import traceback
 from typing import Any, TextIO
+
+import guest_end
 
 MAX_ERROR_CHARS = 2000
 
@@ -47,6 +50,7 @@ def reply(replies: TextIO, document: dict[str, Any]) -> None:
 
 def main(kind: str) -> None:
     """Serve until stdin ends."""
+    guest_end.go_on_in_child()
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDWR)
@@ -62,7 +66,7 @@ def main(kind: str) -> None:
         if request["op"] == "opened":
             done = answered(module, request)
             if "ok" in done:
-                served, done["ok"] = done["ok"], {}
+                served, done["ok"] = done["ok"], {"pid": os.getpid()}
         else:
             done = answered(served, request)
         reply(replies, {"id": request["id"], **done})
