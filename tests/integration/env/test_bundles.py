@@ -195,6 +195,19 @@ ACT = {
     "trace": "__import__('ctypes').CDLL(None).ptrace(16, {pid}, 0, 0) == -1 and 1/0",
     "namespaces": "__import__('ctypes').CDLL(None).unshare(0x10000000) == -1 and 1/0",
     "memory": "len(b'x' * (3 << 30))",
+    "shared memory": "__import__('mmap').mmap(-1, 1 << 20)",
+    "shared zeros": "__import__('mmap').mmap(__import__('os').open('/dev/zero', 0), 4096, prot=1)",
+    "file in memory": "__import__('os').memfd_create('x')",
+    "outlive its parent": "__import__('ctypes').CDLL(None).prctl(1, 0, 0, 0, 0) == -1 and 1/0",
+    "name of a socket": "__import__('socket').socket(1).bind('../s/another')",
+}
+HONEST = {
+    "numpy": "__import__('numpy').ones((300, 300)).dot(__import__('numpy').ones(300)).sum()",
+    "threads": "[*__import__('concurrent.futures').futures.ThreadPoolExecutor(16).map(abs, [-1])]",
+    "a mapped file": "__import__('numpy').memmap('my_task.py', mode='r')[1]",
+    "a mapped module": "__import__('mmap').mmap((f := open('words.py')).fileno(), 0, access=1)[:4]",
+    "private memory": "len(__import__('mmap').mmap(-1, 1 << 20, flags=0x22))",
+    "callback": "(c := __import__('ctypes')).CFUNCTYPE(c.c_int)(lambda: 7)()",
 }
 
 
@@ -231,6 +244,14 @@ async def test_bundle_when_it_reaches_out_then_every_way_is_refused(
     done = dict(zip(ACT, answers, strict=True))
     assert {name: text for name, text in done.items() if not text.startswith(errors)} == {}
     assert (tmp_path / "tls.key").exists()
+
+
+async def test_bundle_when_it_does_what_honest_code_does_then_nothing_is_refused(
+    world: BundleWorld,
+) -> None:
+    async with world.client(code()) as client:
+        answers = await said(client, *HONEST.values())
+    assert answers == ["90000.0", "[1]", str(ord("i")), "b'WORD'", str(1 << 20), "7"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Confines a bundle's process before it loads anything: files, networks, processes, memory.
 
-What is left: to read Python, the installed packages and the bundle; to listen on one socket. Writes
-no file, starts no program, opens no connection. Never looks at what the process will run.
+What is left: to read Python, the installed packages and the bundle; to listen on one socket, after
+which ``refuse_names`` makes it the last. Writes no file, starts no program, opens no connection.
+Never looks at what the process will run.
 """
 
 import contextlib
@@ -22,8 +23,7 @@ _SYSTEM = (
     "/etc/localtime",
     "/dev/urandom",
     "/dev/random",
-    "/dev/zero",
-)
+)  # not /dev/zero: a shared mapping of it is memory that no limit counts
 _SIGKILL = 9
 
 
@@ -44,8 +44,17 @@ def confine(readable: Sequence[str], socket_folder: str, *, memory_bytes: int) -
     seccomp.Filter(syscalls.assembled()).load()
 
 
+def refuse_names() -> None:
+    """Refuse every further name of a socket, which is a file; for all threads."""
+    seccomp.Filter(syscalls.nameless()).load_everywhere()
+
+
 def limit_process(memory_bytes: int) -> None:
-    """The limits that every Linux has: memory, no core file; it ends with its parent."""
+    """The limits that every Linux has: memory, no core file; it ends with its parent.
+
+    RLIMIT_DATA counts private memory. RLIMIT_AS would count all, but also the 64 MiB of addresses
+    that the C library reserves for each thread's heap, and every library of torch.
+    """
     kernel.prctl(kernel.PR_SET_PDEATHSIG, _SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from troupe_env.bundles.confinement import confine, limit_process
+from troupe_env.bundles.confinement import confine, limit_process, refuse_names
 
 READY = b"ready\n"
 UNCONFINED = 4
@@ -39,6 +39,7 @@ class HostOptions(BaseModel):
 def main() -> None:
     """Serve until the parent ends."""
     options = HostOptions.model_validate_json(sys.stdin.readline())
+    is_confined = True
     try:
         confine(
             options.readable, str(Path(options.socket).parent), memory_bytes=options.memory_bytes
@@ -48,6 +49,7 @@ def main() -> None:
             sys.stderr.write(f"{error}\n")
             sys.exit(UNCONFINED)
         limit_process(options.memory_bytes)
+        is_confined = False
     if os.getppid() != options.parent:
         return
     os.chdir(options.folder)
@@ -57,7 +59,13 @@ def main() -> None:
 
     answers, sys.stdout = os.dup(1), sys.stderr  # what the code prints is no answer
     os.dup2(2, 1)
-    serve(options, lambda: os.write(answers, READY))
+
+    def ready() -> None:
+        if is_confined:
+            refuse_names()
+        os.write(answers, READY)
+
+    serve(options, ready)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""System calls that a bundle's process is refused: networks, other processes, programs, the kernel.
+"""System calls that a bundle's process is refused: networks, other processes, programs, the kernel,
+memory that no limit counts.
 
 A list of what is refused, unlike the sandbox's list of what is allowed: the process serves gRPC and
 imports packages, and its author has a key. Standard library alone.
@@ -31,11 +32,15 @@ _REFUSED = """
     perf_event_open:298:241 pidfd_open:434:434 pidfd_send_signal:424:424 pidfd_getfd:438:438
     kcmp:312:272 open_by_handle_at:304:265 syslog:103:116 shmget:29:194 shmat:30:196 msgget:68:186
     semget:64:190 mq_open:240:180 io_uring_setup:425:425 sched_setscheduler:144:119
-    setpriority:141:140 sync:162:81 fork:57 vfork:58
+    setpriority:141:140 sync:162:81 fork:57 vfork:58 memfd_secret:447:447
 """
+_NAMING = "bind:49:200 mknodat:259:33 mknod:133"
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
 _SIGNALS = ((62, 129), (234, 131))  # kill, tgkill: to this process alone
 _TKILL = (200, 130)
+_MMAP, _MEMFD_CREATE, _PRCTL = (9, 222), (319, 279), (157, 167)
+_PR_SET_PDEATHSIG = 1
+_SHARED_ANONYMOUS = 0x21  # MAP_SHARED | MAP_ANONYMOUS
 _SOCK_STREAM, _SOCK_KIND = 1, 0xF
 _CLONE_THREAD = 0x00010000
 
@@ -47,7 +52,15 @@ def assembled(machine: str = "") -> bytes:
         ops += answered(number, errno.EPERM)
     ops += answered(_TKILL[column], errno.EPERM)
     ops += answered(_CLONE3[column], errno.ENOSYS)  # the C library then calls clone
+    ops += answered(_MEMFD_CREATE[column], errno.ENOSYS)  # libraries then take private memory
     ops += only_if(_CLONE[column], [op(LOAD, ARGS), op(ANY_BIT, _CLONE_THREAD, 1, 0)])
+    shared = [
+        op(LOAD, ARGS + 8 * 3),
+        op(AND, _SHARED_ANONYMOUS),
+        op(EQUAL, _SHARED_ANONYMOUS, 0, 1),
+    ]
+    ops += only_if(_MMAP[column], shared)
+    ops += only_if(_PRCTL[column], [op(LOAD, ARGS), op(EQUAL, _PR_SET_PDEATHSIG, 0, 1)])
     stream = [
         op(LOAD, ARGS + 8),
         op(AND, _SOCK_KIND),
@@ -58,4 +71,12 @@ def assembled(machine: str = "") -> bytes:
     ops += only_if(_SOCKET[column], stream)
     for signal in _SIGNALS:
         ops += only_if(signal[column], [op(LOAD, ARGS), op(EQUAL, os.getpid(), 1, 0)])
+    return b"".join([*ops, op(RETURN, ALLOW)])
+
+
+def nameless(machine: str = "") -> bytes:
+    """A filter besides, for a process that has the socket on which it listens."""
+    ops, column = begun(machine)
+    for number in numbers(_NAMING, column):
+        ops += answered(number, errno.EPERM)
     return b"".join([*ops, op(RETURN, ALLOW)])

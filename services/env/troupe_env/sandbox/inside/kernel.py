@@ -43,7 +43,9 @@ _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _X86 = platform.machine() == "x86_64"
 _NR_CLONE, _NR_PIVOT_ROOT, _NR_CAPSET = (56, 155, 126) if _X86 else (220, 41, 91)
 _NR_SYSLOG = 103 if _X86 else 116
+_NR_SECCOMP = 317 if _X86 else 277
 _NR_MOUNT_SETATTR = 442
+_SET_MODE_FILTER, _TSYNC = 1, 1
 _SECUREBITS = 0b11101111  # NOROOT, NO_SETUID_FIXUP, no ambient set; all locked
 
 
@@ -111,6 +113,15 @@ def prctl(option: int, value: int, pointer: int = 0) -> int:
     """``prctl(2)``."""
     result = _libc.prctl(option, value, pointer, 0, 0)
     return result if result >= 0 else _check(result, f"prctl {option}")
+
+
+def filter_all_threads(program: int) -> None:
+    """Bind every thread of this process by the seccomp filter at the address ``program``."""
+    result = _libc.syscall(
+        ctypes.c_long(_NR_SECCOMP), ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_TSYNC),
+        ctypes.c_void_p(program),
+    )  # fmt: skip
+    _check(-abs(result), "seccomp of all threads")  # above 0: a thread that has another filter
 
 
 def _num_capabilities() -> int:

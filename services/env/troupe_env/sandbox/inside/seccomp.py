@@ -145,3 +145,8 @@ class Filter:
         """Bind this process and all that it starts; there is no way back."""
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.prctl(kernel.PR_SET_SECCOMP, 2, ctypes.addressof(self._program))
+
+    def load_everywhere(self) -> None:
+        """Bind the threads that run already, too."""
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        kernel.filter_all_threads(ctypes.addressof(self._program))
