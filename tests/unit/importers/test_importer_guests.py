@@ -1,10 +1,14 @@
 import asyncio
+import contextlib
+import errno
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from guests import packaged, procedural, rollouts, serve
+
+from troupe.runtime.transient import is_transient
 
 
 @pytest.fixture
@@ -118,3 +122,60 @@ def test_reply_when_a_method_raises_then_tells_what_and_where() -> None:
     assert told["kind"] == "broken"
     assert "ValueError: boom" in told["error"]
     assert "test_importer_guests.py" in told["error"]
+
+
+LACKING = [
+    *(OSError(number, "told") for number in errno.errorcode),
+    MemoryError(),
+    *(RuntimeError(words) for words in ("can't start new thread", "std::bad_alloc", "boom")),
+    *(ValueError(words) for words in ("No space left on device", "database or disk is full")),
+    ValueError("can't start new thread"),
+    SystemExit(1),
+]
+
+
+@pytest.mark.parametrize("error", LACKING, ids=repr)
+def test_reply_when_the_machine_lacks_something_then_it_is_another_attempt(
+    error: BaseException,
+) -> None:
+    class Served:
+        def score(self) -> None:
+            raise error
+
+    told = serve.answered(Served(), {"id": 1, "op": "score"})
+    assert told["kind"] == ("machine" if is_transient(error) else "broken")
+
+
+class OneItem:
+    """A data set whose scorer raises; made without the library."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"question": "?", "answer": "1"}
+
+    def score_answer(self, answer: str, entry: Any) -> float:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_paid"),
+    [
+        (OSError(errno.ENOSPC, "full"), False),
+        (RuntimeError("can't start new thread"), False),
+        (MemoryError(), True),
+        (RecursionError(), True),
+        (ValueError("not a formula"), True),
+        (ValueError("not a number: No space left on device"), True),
+    ],
+)
+def test_score_when_the_machine_lacks_something_then_is_no_reward_of_nothing(
+    error: Exception, is_paid: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = object.__new__(procedural.Items)
+    items._name, items._items, items._extract = "one", OneItem(error), str
+    monkeypatch.setattr(procedural, "guarded", lambda *_: contextlib.nullcontext())
+    told = serve.answered(items, {"id": 1, "op": "score", "index": 0, "text": "1"})
+    assert told.get("ok") == ({"score": 0.0, "is_read": True} if is_paid else None)
+    assert told.get("kind") == (None if is_paid else "machine")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rollouts import install, seeded
-from serve import RefusedError
+from serve import RefusedError, is_transient
 
 MAX_FORMULA = 1000
 MAX_ASKED = 4096
@@ -105,7 +105,10 @@ class Items:
         with guarded(self._name, type(self._items).__module__):
             try:
                 score = float(self._items.score_answer(answer, entry))
-            except Exception:
+            except Exception as error:
+                # Not by words alone, which may be the answer's; and an answer can use up memory.
+                if isinstance(error, OSError | RuntimeError) and is_transient(error):
+                    raise
                 score = 0.0  # a scorer that an answer breaks: the answer is wrong
         return {"score": score, "is_read": answer is not None}
 

@@ -7,6 +7,7 @@ calls the method ``op`` of it. What an environment prints goes nowhere, and no r
 The process that was started is not the one that answers: see ``guest_end``.
 """
 
+import errno
 import importlib
 import json
 import os
@@ -17,6 +18,10 @@ from typing import Any, TextIO
 import guest_end
 
 MAX_ERROR_CHARS = 2000
+_ERRNOS = ("ENOSPC", "EDQUOT", "EIO", "ENOMEM", "EAGAIN", "EMFILE", "ENFILE", "ESTALE", "ETIMEDOUT")
+_LACKS = frozenset(getattr(errno, name) for name in _ERRNOS)
+_FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+_STARVED = ("can't start new thread", "Cannot allocate memory", "std::bad_alloc")
 
 
 class RefusedError(Exception):
@@ -25,6 +30,14 @@ class RefusedError(Exception):
 
 class MachineError(Exception):
     """A failure of the machine or of a service: worth another attempt."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """As ``troupe.runtime.transient``, which the guest's interpreter need not have."""
+    if isinstance(error, OSError):
+        return error.errno in _LACKS
+    words = (*_FULL, *_STARVED) if isinstance(error, RuntimeError) else _FULL
+    return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in words)
 
 
 def answered(served: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +52,8 @@ def answered(served: Any, request: dict[str, Any]) -> dict[str, Any]:
     except (Exception, SystemExit) as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         told = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
-        return {"kind": "broken", "error": told[-MAX_ERROR_CHARS:]}
+        kind = "machine" if is_transient(error) else "broken"
+        return {"kind": kind, "error": told[-MAX_ERROR_CHARS:]}
 
 
 def reply(replies: TextIO, document: dict[str, Any]) -> None:
