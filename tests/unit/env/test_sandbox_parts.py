@@ -206,14 +206,39 @@ def test_counters_when_the_worker_is_a_member_then_it_counts_for_itself(tmp_path
         os.close(number)
 
 
+def refused(names: list[str]) -> None:
+    sandbox = LocalSandbox(SandboxSettings(workers=1), "namespaces")
+    with pytest.raises(InvalidArgumentError, match="file"):
+        sandbox.run(Program("", files=dict.fromkeys(names, "x")), Limits())
+    sandbox.close()
+
+
 @pytest.mark.parametrize(
     "name", ["/etc/x", "../x", "a/../../x", "", ".", "main.py", ".stdin", "a\0"]
 )
 def test_program_when_a_file_name_leads_elsewhere_then_refused_before_it_runs(name: str):
-    sandbox = LocalSandbox(SandboxSettings(workers=1), "namespaces")
-    with pytest.raises(InvalidArgumentError, match="file"):
-        sandbox.run(Program("", files={name: "x"}), Limits())
-    sandbox.close()
+    refused([name])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a" * 256],
+        ["é" * 128],
+        ["a", "a/b"],
+        ["a/b", "a"],
+        ["a/b/c", "a/b"],
+        ["main.py/x"],
+        [".stdin/x"],
+        ["./main.py"],
+        ["x/"],
+        ["x", "./x"],
+        ["\ud800"],
+        ["/".join("d" * 17)],
+    ],
+)
+def test_program_when_its_files_cannot_be_laid_out_then_refused_before_it_runs(names: list[str]):
+    refused(names)
 
 
 def test_program_when_the_language_is_not_configured_then_names_those_that_are():

@@ -27,6 +27,7 @@ _PYTHON_FILE = "main.py"
 _STDIN_FILE = ".stdin"
 _BLOCK = 4096
 _MAX_FILES = 64
+_NAME_BYTES, _MAX_DEPTH = 255, 16
 _SCRATCH_INODES = 1024
 _CLOSE_S = 20.0
 _ADDRESS_SPACE_SLACK = 64 << 20
@@ -207,7 +208,7 @@ class LocalSandbox:
             "num_processes": limits.num_processes,
             "output_bytes": limits.output_bytes,
             "tmp_bytes": limits.file_bytes + occupied,
-            "tmp_inodes": _SCRATCH_INODES + len(files),
+            "tmp_inodes": _SCRATCH_INODES + len(files) + sum(name.count("/") for name in files),
             "rlimits": self._rlimits(limits),
         }
         return request, b"".join(texts)
@@ -253,12 +254,32 @@ def _checked(program: Program, source_file: str) -> dict[str, str]:
         raise InvalidArgumentError(
             f"The program has {len(program.files)} files; {_MAX_FILES} are allowed."
         )
-    for name in program.files:
-        path = PurePosixPath(name)
-        is_plain = path.parts and not path.is_absolute() and ".." not in path.parts
-        if not is_plain or "\0" in name or str(path) in (source_file, _STDIN_FILE):
+    taken, files = {source_file, _STDIN_FILE}, dict[str, str]()
+    for name, text in program.files.items():
+        plain = str(PurePosixPath(name))
+        if not _is_plain(name) or plain in taken:
             raise InvalidArgumentError(
-                f"A program's file can't be called {name!r}: give a relative name without '..', "
-                f"other than {source_file} and {_STDIN_FILE}."
+                f"A program's file can't be called {name[:_NAME_BYTES]!r}: give a relative name "
+                f"without '..', once, other than {source_file} and {_STDIN_FILE}, of at most "
+                f"{_MAX_DEPTH} parts of {_NAME_BYTES} bytes."
             )
-    return dict(program.files)
+        taken.add(plain)
+        files[plain] = text
+    folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+    for name in sorted(folders & taken):
+        raise InvalidArgumentError(
+            f"A program's files have {name!r} as a file and as a folder; rename one of them."
+        )
+    return files
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a file of this name can be laid out, and lies in the program's folder."""
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts or len(path.parts) > _MAX_DEPTH:
+        return False
+    try:
+        is_short = all(len(part.encode()) <= _NAME_BYTES for part in path.parts)
+    except UnicodeEncodeError:
+        return False
+    return is_short and "\0" not in name and not name.endswith("/")
