@@ -157,6 +157,25 @@ def test_cgroups_when_v2_is_delegated_then_its_controllers_are_asked_for(tmp_pat
     assert (root / "pod/cgroup.procs").read_text() == "1\n2\n"
 
 
+def test_cgroups_when_a_killed_service_had_this_number_then_its_groups_go_and_none_collides(
+    tmp_path: Path,
+):
+    root, proc = cgroup_tree(tmp_path, 1)
+    for number in (os.getpid(), 7):
+        (proc / str(number)).mkdir()
+    own = root / "cpu/b"
+    kept = Cgroups("", root, proc).make()
+    old = [own / f"troupe-sandbox-{os.getpid()}-{rest}" for rest in ("1", "2", "0a0b0c0d-1")]
+    others = own / "troupe-sandbox-7-1"
+    for folder in (*old, others):
+        folder.mkdir()
+    made = Cgroups("", root, proc).make()
+    assert not any(folder.exists() for folder in old)
+    assert others.exists()
+    assert all(folder.exists() for folder in (*kept.folders, *made.folders))
+    assert len({*kept.folders, *made.folders}) == len(kept.folders) + len(made.folders)
+
+
 def test_counters_when_the_kernel_counted_then_differences_are_reported(tmp_path: Path):
     files: dict[str, int] = {}
     for role, text in {

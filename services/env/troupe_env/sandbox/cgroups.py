@@ -7,6 +7,7 @@ and ``Cgroups.limits`` is empty: only rlimits apply then.
 import contextlib
 import itertools
 import os
+import secrets
 import signal
 import time
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ _V2 = {
 }
 _PERIOD_US = 10_000  # short: a worker that shares its programs' group is throttled with them
 _EMPTY_S = 1.0
+_life = secrets.token_hex(4)  # a later process may have this one's number, as a container's first
 _numbers = itertools.count(1)  # of all groups of this process, so that names never collide
 
 
@@ -109,7 +111,7 @@ class Cgroups:
 
     def make(self) -> Cgroup:
         """A fresh group; empty where control groups can't be used."""
-        name = f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
+        name = f"{_PREFIX}{os.getpid()}-{_life}-{next(_numbers)}"
         group = Cgroup()
         try:
             for controller, parent in self._parents.items():
@@ -139,7 +141,7 @@ class Cgroups:
 
     def _is_usable(self, controller: str, parent: Path) -> bool:
         """Whether a group can be made there, its files appear, and a process can join it."""
-        folder = parent / f"{_PREFIX}{os.getpid()}-0"
+        folder = parent / f"{_PREFIX}{os.getpid()}-{_life}-0"
         try:
             folder.mkdir(exist_ok=True)
         except OSError:
@@ -156,8 +158,9 @@ class Cgroups:
         """Remove the leftovers of killed services."""
         with contextlib.suppress(OSError):
             for folder in parent.glob(f"{_PREFIX}*-*"):
-                owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-                if not (self._proc / owner).exists():
+                owner, _, rest = folder.name.removeprefix(_PREFIX).partition("-")
+                is_of_namesake = owner == str(os.getpid()) and not rest.startswith(f"{_life}-")
+                if is_of_namesake or not (self._proc / owner).exists():
                     with contextlib.suppress(OSError):
                         folder.rmdir()
 
