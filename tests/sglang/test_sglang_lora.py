@@ -90,6 +90,15 @@ async def test_filtered_sampling_reports_the_renormalised_logprob(
             assert abs(table[row, place].item() - candidate.logprobs[row]) < 1e-3
 
 
+async def test_generate_when_top_p_comes_alone_then_it_is_answered(
+    lora_engine: SglangEngine, new_trainer: Trainers
+):
+    await push(lora_engine, new_trainer("q"), 2)
+    sampling = {"top_p": 0.9, "max_new_tokens": 6}
+    result = await lora_engine.generate(request(2, "q", sampling=sampling, num_candidates=4))
+    assert all(max(candidate.logprobs) <= 0.0 for candidate in result.candidates)
+
+
 async def test_old_version_answers_until_it_is_discarded_and_is_then_unloaded(
     lora_engine: SglangEngine, new_trainer: Trainers
 ):

@@ -138,6 +138,7 @@ def test_command_line_is_on_loopback_with_room_for_adapters():
     assert "--attention-backend torch_native" in line
     assert "--max-total-tokens 4096" in line
     assert "--context-length 263" in line
+    assert "--sampling-mask-max-tokens 8192" in line
     assert "--max-lora-rank 8 --max-loras-per-batch 5 --max-loaded-loras 13" in line
     assert "--lora-target-modules q_proj v_proj --chunked-prefill-size 64" in line
     assert line.endswith(" --host 127.0.0.1 --port 4711")

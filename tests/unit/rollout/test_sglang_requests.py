@@ -122,6 +122,24 @@ def test_cached_tokens_count_the_prefill_against_what_the_candidates_found(
     assert cached_tokens(prompt, [answer(cached_tokens=c) for c in prefill], found) == cached
 
 
+@pytest.mark.parametrize(
+    ("sampling", "sent"),
+    [({"top_p": 0.9}, 4096), ({"top_p": 0.9, "top_k": 50}, 50), ({"top_k": 4096}, 4096)],
+)
+def test_body_when_the_distribution_is_cut_then_its_top_k_is_one_that_sglang_takes(
+    sampling: dict[str, Any], sent: int
+):
+    found = body(request(**sampling))
+    assert found["return_sampling_mask"] is True
+    assert {entry["top_k"] for entry in found["sampling_params"]} == {sent}
+
+
+def test_body_when_top_k_is_beyond_what_sglang_takes_then_refused_by_name():
+    with pytest.raises(InvalidArgumentError, match=r"top_k 5000.* at most 4096"):
+        body(request(top_k=5000))
+    assert body(request(top_k=5000, temperature=0.0))["sampling_params"][0]["top_k"] == 5000
+
+
 def test_filtered_sampling_asks_for_the_distribution_that_was_sampled():
     found = body(request(top_k=3))
     assert found["return_sampling_mask"] is True

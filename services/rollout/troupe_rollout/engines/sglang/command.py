@@ -13,6 +13,10 @@ CPU_TOTAL_TOKENS = 16384
 CPU_RUNNING_REQUESTS = 64
 KEPT_IMAGES_MIB = 256
 """Prepared images that SGLang keeps in host memory."""
+MAX_TOP_K = 4096
+"""Largest top-k of a request, and that of one with top-p alone."""
+SAMPLING_MASK_TOKENS = 2 * MAX_TOP_K
+"""SGLang ends a request with more tokens left than this: those that tie at the cut are kept too."""
 RESERVED_TOKENS = 7
 """SGLang's inputs are shorter than its context less 6; ours may fill the model's to the last."""
 
@@ -56,6 +60,7 @@ def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port
         "--context-length": plan.context_length + RESERVED_TOKENS,
         "--max-total-tokens": settings.max_total_tokens,
         "--max-running-requests": settings.max_running_requests,
+        "--sampling-mask-max-tokens": SAMPLING_MASK_TOKENS,
         "--mem-fraction-static": plan.mem_fraction,
         "--lora-backend": settings.lora_backend if plan.lora else "",
     }

@@ -14,6 +14,7 @@ from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
 from troupe.seeds import derive_seed
 from troupe.tasks.content import ImagePart
 from troupe_rollout.engines.chat import ChatTemplate
+from troupe_rollout.engines.sglang.command import MAX_TOP_K
 from troupe_rollout.engines.sglang.images import sent_prompt
 from troupe_rollout.engines.sglang.model import SglangModel
 
@@ -42,7 +43,7 @@ def generate_body(
         "max_new_tokens": limit,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "top_k": sampling.top_k or -1,
+        "top_k": _top_k(request),
         "stop": [text for text in sampling.stop if text],
         "stop_token_ids": list(base.end_token_ids),
     }
@@ -60,6 +61,19 @@ def generate_body(
     if adapter:
         body["lora_path"] = [adapter] * count
     return body
+
+
+def _top_k(request: GenerateRequest[Sequence[int]]) -> int:
+    """SGLang gives a filtered request's log probabilities only where its top-k is bounded."""
+    asked = request.sampling.top_k
+    if not is_filtered(request):
+        return asked or -1
+    if asked > MAX_TOP_K:
+        raise InvalidArgumentError(
+            f"The request samples with top_k {asked}, and SGLang gives the log probabilities of at "
+            f"most {MAX_TOP_K} tokens. Lower top_k, or leave it out (0)."
+        )
+    return asked or MAX_TOP_K
 
 
 def prefill_body(body: dict[str, Any]) -> dict[str, Any]:
