@@ -33,6 +33,7 @@ class RolloutStatus:
     weight_ranks: int = 0
     weight_backend: str = ""
     adapter_dtype: str = ""
+    weight_nccl: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +234,7 @@ class RolloutClient(Client):
             weight_ranks=answer.weight_ranks,
             weight_backend=answer.weight_backend,
             adapter_dtype=answer.adapter_dtype,
+            weight_nccl=answer.weight_nccl,
         )
 
 

@@ -40,7 +40,7 @@ def transport_words(spec: JobSpec, *, is_colocated: bool = False, has_tls: bool 
     if has_tls and goes_without_file(spec, is_colocated=is_colocated):
         words += " (with mutual TLS, the chart's default; without it full weights take no file)"
     if broadcast:
-        words += " (files with mutual TLS, or where an engine joins no group)"
+        words += " (files with mutual TLS, or where an engine joins no group or has another NCCL)"
     return words
 
 

@@ -246,6 +246,7 @@ class RolloutServicer(RolloutServiceServicer):
             weight_ranks=getattr(self._engine, "weight_ranks", 0),
             weight_backend=getattr(self._engine, "weight_backend", ""),
             adapter_dtype=getattr(self._engine, "adapter_dtype", ""),
+            weight_nccl=getattr(self._engine, "weight_nccl", ""),
         )
 
     def _prompt(self, request: pb.GenerateRequest) -> tuple[list[int], tuple[ImagePart, ...], bool]:

@@ -198,6 +198,15 @@ async def test_machine_when_the_trainer_is_on_the_shared_gpu_then_its_whole_memo
     assert await look_at_machine(settings) == Machine("cuda", available)
 
 
+async def test_machine_when_it_has_gpus_then_its_nccl_is_told(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    answer = '{"version": "v", "free": [10], "total": [80], "nccl": "2.30.7"}'
+    python.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    python.chmod(0o755)
+    machine = await look_at_machine(SglangSettings(python=str(python), version="v"))
+    assert machine == Machine("cuda", 10, "2.30.7")
+
+
 def test_environment_of_the_server_has_none_of_our_settings():
     server = ServerPlan(Path("/m"), "float32", "cpu", 256, None)
     inherited = {"PATH": "/bin", "PYTHONPATH": "/ours", "TROUPE_ROLLOUT_ENGINE": "sglang"}

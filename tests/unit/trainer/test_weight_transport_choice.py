@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 from prometheus_client import REGISTRY
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
@@ -81,13 +82,13 @@ def test_words_when_planned_then_say_what_goes_by_file():
 
 
 class Engine:
-    """A replica's status: whether it joins groups."""
+    """A replica's status: whether it joins groups, and with which NCCL."""
 
-    def __init__(self, ranks: int) -> None:
-        self._ranks = ranks
+    def __init__(self, ranks: int, nccl: str = "", backend: str = "gloo") -> None:
+        self._said = {"weight_ranks": ranks, "weight_backend": backend, "weight_nccl": nccl}
 
     async def status(self) -> RolloutStatus:
-        return RolloutStatus([], 0, "m", "e", weight_ranks=self._ranks, weight_backend="gloo")
+        return RolloutStatus([], 0, "m", "e", **self._said)
 
 
 @pytest.mark.parametrize(("ranks", "takes_live"), [((1, 2), True), ((1, 0), False)])
@@ -102,6 +103,29 @@ async def test_broadcast_by_default_when_an_engine_joins_no_group_then_all_goes_
     named = BroadcastTransport(StreamTransport(), host="127.0.0.1")
     await named.begin(targets)
     assert named.takes_live  # who asked for it is told, when it is sent
+
+
+@pytest.mark.parametrize(
+    ("theirs", "takes_live"), [("2.29.7", True), ("2.30.7", False), ("", False)]
+)
+async def test_broadcast_when_a_replica_has_another_nccl_then_goes_by_file_or_says_both(
+    monkeypatch: pytest.MonkeyPatch, theirs: str, takes_live: bool
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 7))
+    targets = [Target("r0", cast("Any", Engine(1, theirs, "nccl")))]
+    chosen = BroadcastTransport(StreamTransport(), host="127.0.0.1", is_required=False)
+    await chosen.begin(targets)
+    assert chosen.takes_live == takes_live
+    assert chosen.name == ("distributed" if takes_live else "grpc")
+    named = BroadcastTransport(StreamTransport(), host="127.0.0.1")
+    statuses = [await targets[0].client.status()]
+    if takes_live or not theirs:  # unknown: whoever names the way is believed
+        assert named._backend(targets, statuses) == "nccl"
+        return
+    words = rf"r0 has NCCL {theirs} and the trainer has NCCL 2\.29\.7"
+    with pytest.raises(InvalidArgumentError, match=words):
+        named._backend(targets, statuses)
 
 
 @pytest.mark.parametrize(

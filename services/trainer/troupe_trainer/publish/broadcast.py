@@ -48,6 +48,7 @@ class BroadcastTransport:
         self._files = files
         self._host = host
         self._has_gpu = device != "cpu" and torch.cuda.is_available()
+        self._nccl = _nccl_release() if self._has_gpu else ""
         self._join_timeout_s = join_timeout_s
         self._bucket_bytes = bucket_bytes
         self._counter = itertools.count(1)
@@ -176,7 +177,28 @@ class BroadcastTransport:
                 "broadcast needs one backend. Give the trainer and all replicas GPUs, or none of "
                 "them, or set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
             )
+        if backends == {"nccl"}:
+            self._check_nccl(targets, statuses)
         return backends.pop()
+
+    def _check_nccl(self, targets: Sequence[Target], statuses: Sequence[RolloutStatus]) -> None:
+        """NCCL connects only equal releases, and says so when the first tensor is under way."""
+        for target, status in zip(targets, statuses, strict=True):
+            if self._is_required and not status.weight_nccl:
+                continue  # asked for by name: whether they fit is known to who asked
+            if status.weight_nccl != self._nccl:
+                theirs = status.weight_nccl or "of a release that it does not report"
+                raise InvalidArgumentError(
+                    f"Replica {target.replica_id} has NCCL {theirs} and the trainer has NCCL "
+                    f"{self._nccl}: a group needs one release. Give both environments the same "
+                    "nvidia-nccl package, or send the weights by file "
+                    "(TROUPE_TRAINER_WEIGHTS_VIA=grpc or store)."
+                )
+
+
+def _nccl_release() -> str:
+    """As a replica reports its own."""
+    return ".".join(map(str, torch.cuda.nccl.version()[:3]))
 
 
 def _member(target: Target) -> Member:

@@ -250,7 +250,7 @@ class PolicyStatus(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., active_version: _Optional[int] = ..., tensor_digest: _Optional[str] = ..., loaded_versions: _Optional[_Iterable[int]] = ..., staged_versions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("policies", "num_in_flight", "model", "engine", "weight_ranks", "weight_backend", "adapter_dtype")
+    __slots__ = ("policies", "num_in_flight", "model", "engine", "weight_ranks", "weight_backend", "adapter_dtype", "weight_nccl")
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     NUM_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -258,6 +258,7 @@ class GetStatusResponse(_message.Message):
     WEIGHT_RANKS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_BACKEND_FIELD_NUMBER: _ClassVar[int]
     ADAPTER_DTYPE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_NCCL_FIELD_NUMBER: _ClassVar[int]
     policies: _containers.RepeatedCompositeFieldContainer[PolicyStatus]
     num_in_flight: int
     model: str
@@ -265,4 +266,5 @@ class GetStatusResponse(_message.Message):
     weight_ranks: int
     weight_backend: str
     adapter_dtype: str
-    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyStatus, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., model: _Optional[str] = ..., engine: _Optional[str] = ..., weight_ranks: _Optional[int] = ..., weight_backend: _Optional[str] = ..., adapter_dtype: _Optional[str] = ...) -> None: ...
+    weight_nccl: str
+    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyStatus, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., model: _Optional[str] = ..., engine: _Optional[str] = ..., weight_ranks: _Optional[int] = ..., weight_backend: _Optional[str] = ..., adapter_dtype: _Optional[str] = ..., weight_nccl: _Optional[str] = ...) -> None: ...

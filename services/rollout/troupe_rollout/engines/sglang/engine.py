@@ -75,12 +75,13 @@ class SglangEngine:
         self._in_flight = 0
         self._is_stopping = False
         self._device = "cpu"
+        self._nccl = ""
         self._dtypes: set[str] = set()
 
     async def start(self, policies: dict[str, PolicySpec]) -> None:
         self._dtypes = {spec.dtype for spec in policies.values()}
         machine = await look_at_machine(self._settings)
-        self._device = machine.device
+        self._device, self._nccl = machine.device, machine.nccl
         bases = {
             policy: await asyncio.to_thread(read_base, spec) for policy, spec in policies.items()
         }
@@ -237,6 +238,11 @@ class SglangEngine:
     def weight_backend(self) -> str:
         """NCCL where the servers run on GPUs."""
         return "nccl" if self._device == "cuda" else "gloo"
+
+    @property
+    def weight_nccl(self) -> str:
+        """Release of the servers' NCCL; empty without a GPU, or for a server started elsewhere."""
+        return "" if self._settings.url else self._nccl
 
     def num_in_flight(self) -> int:
         return self._in_flight

@@ -15,17 +15,19 @@ PROBE_TIMEOUT_S = 120.0
 _PROBE = """
 import importlib.metadata as metadata, json, torch
 gpus = [torch.cuda.mem_get_info(i) for i in range(torch.cuda.device_count())]
+nccl = ".".join(map(str, torch.cuda.nccl.version()[:3])) if gpus else ""
 print(json.dumps({"version": metadata.version("sglang"), "free": [f for f, _ in gpus],
-                  "total": [t for _, t in gpus]}))
+                  "total": [t for _, t in gpus], "nccl": nccl}))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where servers will run. ``available_bytes`` is of one device."""
+    """Where servers will run. ``available_bytes`` is of one device; ``nccl`` is a release."""
 
     device: str
     available_bytes: int
+    nccl: str = ""
 
 
 async def look_at_machine(settings: SglangSettings) -> Machine:
@@ -61,10 +63,10 @@ async def look_at_machine(settings: SglangSettings) -> Machine:
         )
     # A shared device's other user may be on it now, and is not when a server starts.
     memory = facts["total"] if settings.colocated else facts["free"]
-    return _choose(settings, memory=memory, python=python)
+    return _choose(settings, memory=memory, python=python, nccl=facts.get("nccl", ""))
 
 
-def _choose(settings: SglangSettings, *, memory: list[int], python: str) -> Machine:
+def _choose(settings: SglangSettings, *, memory: list[int], python: str, nccl: str) -> Machine:
     ranks = settings.tp_size * settings.dp_size
     device = settings.device
     if device == "auto":
@@ -76,7 +78,7 @@ def _choose(settings: SglangSettings, *, memory: list[int], python: str) -> Mach
             f"TROUPE_ROLLOUT_SGLANG_DEVICE is 'cuda' with {ranks} ranks, and the torch of {python} "
             f"sees {len(memory)} GPUs. Run it where they are, or set the device to 'cpu'."
         )
-    return Machine("cuda", min(memory))
+    return Machine("cuda", min(memory), nccl)
 
 
 def _memory_available() -> int:
