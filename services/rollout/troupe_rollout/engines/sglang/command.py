@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from troupe_rollout.engines.sglang.settings import SglangSettings
@@ -11,6 +11,7 @@ from troupe_rollout.engines.sglang.settings import SglangSettings
 LAUNCH = Path(__file__).with_name("server") / "launch.py"
 CPU_TOTAL_TOKENS = 16384
 CPU_RUNNING_REQUESTS = 64
+MAX_FRACTION = 0.95
 KEPT_IMAGES_MIB = 256
 """Prepared images that SGLang keeps in host memory."""
 MAX_TOP_K = 4096
@@ -33,7 +34,10 @@ class LoraPlan:
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """One server: which model, on what, with room for which adapters (None: full weights)."""
+    """One server: which model, on what, with room for which adapters (None: full weights).
+
+    ``share_bytes``: of a GPU that it shares with other servers, for weights and cache; 0: alone.
+    """
 
     model: Path
     dtype: str
@@ -41,8 +45,17 @@ class ServerPlan:
     context_length: int
     lora: LoraPlan | None
     mem_fraction: float = 0.0
+    share_bytes: int = 0
     is_colocated: bool = False
     takes_images: bool = False
+
+
+def beside_others(plan: ServerPlan, free_bytes: int) -> ServerPlan:
+    """With its fraction of a GPU of which ``free_bytes`` are left.
+
+    SGLang takes --mem-fraction-static of what was free before this server loaded.
+    """
+    return replace(plan, mem_fraction=round(min(plan.share_bytes / free_bytes, MAX_FRACTION), 4))
 
 
 def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port: int) -> list[str]:

@@ -97,7 +97,7 @@ class SglangEngine:
             for server in self._servers:
                 server.prepare()
         else:
-            await asyncio.gather(*(server.start() for server in self._servers))
+            await _start(self._servers, in_turn=machine.device == "cuda")
 
     async def sleep(self) -> None:
         """Give the device to the trainer; see `turns`."""
@@ -306,6 +306,15 @@ class SglangEngine:
                 "stopping. Try again later, or add replicas."
             )
         self._in_flight += num_candidates
+
+
+async def _start(servers: Sequence[Supervisor], *, in_turn: bool) -> None:
+    """On a GPU one after the other: each sizes its cache by what those before it left."""
+    if in_turn:
+        for server in servers:
+            await server.start()
+    else:
+        await asyncio.gather(*(server.start() for server in servers))
 
 
 def _adapter(version: Adapter | Snapshot) -> str | None:

@@ -96,8 +96,8 @@ def _group(
         num_tower_parameters=base.tower.num_parameters() if base.tower else 0,
     )
     fraction = settings.mem_fraction or (preset.mem_fraction if preset else DEFAULT_MEM_FRACTION)
-    share = machine.available_bytes / num_servers
-    check_memory(base.name, plan, int(share if is_cpu else share * fraction))
+    share = int(machine.available_bytes / num_servers * (1 if is_cpu else fraction))
+    check_memory(base.name, plan, share)
     return ServerGroup(
         tuple(names),
         base,
@@ -107,7 +107,8 @@ def _group(
             device=machine.device,
             context_length=min(settings.context_length or 2**31, base.context_length),
             lora=lora,
-            mem_fraction=0.0 if is_cpu else fraction / num_servers,
+            mem_fraction=0.0 if is_cpu else fraction,
+            share_bytes=0 if is_cpu or num_servers == 1 else share,
             is_colocated=settings.colocated,
             takes_images=base.vision is not None,
         ),

@@ -25,7 +25,13 @@ from troupe.runtime.faults import reached
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.deadlines import model_bytes, moving_s
 from troupe_rollout.engines.sglang.client import SglangClient
-from troupe_rollout.engines.sglang.command import ServerPlan, server_argv, server_environment
+from troupe_rollout.engines.sglang.command import (
+    ServerPlan,
+    beside_others,
+    server_argv,
+    server_environment,
+)
+from troupe_rollout.engines.sglang.environment import look_at_machine
 from troupe_rollout.engines.sglang.process import ChildProcess
 from troupe_rollout.engines.sglang.settings import SglangSettings
 
@@ -187,12 +193,14 @@ class Supervisor:
         began = time.monotonic()
         url = self._settings.url
         if not url:
+            plan = self._plan
+            if plan.share_bytes:
+                machine = await look_at_machine(self._settings)
+                plan = beside_others(plan, machine.available_bytes)
             port = _free_port()
             url = f"http://127.0.0.1:{port}"
-            argv = server_argv(
-                self._settings, self._plan, python=self._settings.interpreter(), port=port
-            )
-            env = server_environment(self._settings, self._plan, os.environ)
+            argv = server_argv(self._settings, plan, python=self._settings.interpreter(), port=port)
+            env = server_environment(self._settings, plan, os.environ)
             self._child = ChildProcess(argv, env, self._log_path)
             await self._child.start()
         self._loading_s = moving_s(model_bytes(str(self._plan.model)))

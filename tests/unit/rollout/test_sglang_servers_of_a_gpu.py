@@ -1,0 +1,63 @@
+"""Several servers on one GPU: each gets its share of it, whatever the others hold already."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from troupe.runtime.engines.presets import ModelShape
+from troupe.spec.policy import FullSpec, PolicySpec
+from troupe_rollout.engines.sglang.command import ServerPlan, beside_others
+from troupe_rollout.engines.sglang.engine import _start
+from troupe_rollout.engines.sglang.environment import Machine
+from troupe_rollout.engines.sglang.model import SglangModel
+from troupe_rollout.engines.sglang.plan import plan_servers
+from troupe_rollout.engines.sglang.settings import SglangSettings
+
+GPU = Machine("cuda", 80 * 10**9)
+
+
+def planned(count: int) -> list[ServerPlan]:
+    names = [f"p{number}" for number in range(count)]
+    shape = ModelShape(64, 2, 4, 2, 16, 128, 100, True)
+    base = SglangModel("m", Path("/m"), None, shape, 256, (2,), {})
+    spec = PolicySpec(model="m", train=FullSpec(), dtype="bfloat16")
+    groups = plan_servers(
+        SglangSettings(mem_fraction=0.8),
+        GPU,
+        dict.fromkeys(names, spec),
+        dict.fromkeys(names, base),
+    )
+    return [group.plan for group in groups]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_servers_when_they_share_a_gpu_then_each_gets_its_share_of_the_whole(count: int) -> None:
+    free, share = GPU.available_bytes, 0.8 * GPU.available_bytes / count
+    for plan in planned(count):
+        taken = beside_others(plan, free).mem_fraction * free  # as SGLang computes it
+        assert taken == pytest.approx(share, rel=1e-3)
+        free -= int(taken)
+
+
+def test_server_when_alone_on_a_gpu_then_has_the_fraction_itself() -> None:
+    [plan] = planned(1)
+    assert (plan.mem_fraction, plan.share_bytes) == (0.8, 0)
+
+
+@pytest.mark.parametrize(("in_turn", "most"), [(True, 1), (False, 3)])
+async def test_start_when_servers_share_a_gpu_then_one_after_the_other(
+    in_turn: bool, most: int
+) -> None:
+    under_way, seen = list[int](), list[int]()
+
+    class Server:
+        async def start(self) -> None:
+            under_way.append(1)
+            await asyncio.sleep(0)
+            seen.append(len(under_way))
+            under_way.pop()
+
+    await _start(cast("Any", [Server(), Server(), Server()]), in_turn=in_turn)
+    assert max(seen) == most
