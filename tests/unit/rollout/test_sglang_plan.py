@@ -4,7 +4,7 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -45,8 +45,10 @@ def base(name: str = "m", shape: ModelShape = SHAPE) -> SglangModel:
     return SglangModel(name, Path("/models") / name, None, shape, 256, (2,), {})
 
 
-def lora(model: str = "m", rank: int = 4, **more: Any) -> PolicySpec:
-    return PolicySpec(model=model, train=LoraSpec(rank=rank, alpha=8, **more))
+def lora(
+    model: str = "m", rank: int = 4, dtype: Literal["float32", "bfloat16"] = "float32", **more: Any
+) -> PolicySpec:
+    return PolicySpec(model=model, train=LoraSpec(rank=rank, alpha=8, **more), dtype=dtype)
 
 
 def full(model: str = "m") -> PolicySpec:
@@ -96,12 +98,13 @@ def test_mlp_that_sglang_would_pad_on_a_cpu_is_refused_with_adapters_only():
     with pytest.raises(InvalidArgumentError, match="multiple of 32"):
         plan_servers(settings, CPU, {"a": lora()}, {"a": base(shape=odd)})
     assert plan_servers(settings, CPU, {"a": full()}, {"a": base(shape=odd)})
-    assert plan_servers(settings, Machine("cuda", 2**34), {"a": lora()}, {"a": base(shape=odd)})
+    on_gpu = {"a": lora(dtype="bfloat16")}
+    assert plan_servers(settings, Machine("cuda", 2**34), on_gpu, {"a": base(shape=odd)})
 
 
 def test_model_that_does_not_fit_is_refused_before_anything_is_loaded():
     shape = PRESETS["Qwen/Qwen3-8B"].shape
-    spec = {"a": lora("Qwen/Qwen3-8B")}
+    spec = {"a": lora("Qwen/Qwen3-8B", dtype="bfloat16")}
     with pytest.raises(InvalidArgumentError, match="does not fit"):
         plan_servers(
             SglangSettings(), Machine("cuda", 16 * 10**9), spec, {"a": base("Qwen3-8B", shape)}

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import ModelShape
 from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_rollout.engines.sglang.command import ServerPlan, beside_others
@@ -16,18 +17,19 @@ from troupe_rollout.engines.sglang.plan import plan_servers
 from troupe_rollout.engines.sglang.settings import SglangSettings
 
 GPU = Machine("cuda", 80 * 10**9)
+BASE = SglangModel(
+    "m", Path("/m"), None, ModelShape(64, 2, 4, 2, 16, 128, 100, True), 256, (2,), {}
+)
 
 
 def planned(count: int) -> list[ServerPlan]:
     names = [f"p{number}" for number in range(count)]
-    shape = ModelShape(64, 2, 4, 2, 16, 128, 100, True)
-    base = SglangModel("m", Path("/m"), None, shape, 256, (2,), {})
     spec = PolicySpec(model="m", train=FullSpec(), dtype="bfloat16")
     groups = plan_servers(
         SglangSettings(mem_fraction=0.8),
         GPU,
         dict.fromkeys(names, spec),
-        dict.fromkeys(names, base),
+        dict.fromkeys(names, BASE),
     )
     return [group.plan for group in groups]
 
@@ -44,6 +46,19 @@ def test_servers_when_they_share_a_gpu_then_each_gets_its_share_of_the_whole(cou
 def test_server_when_alone_on_a_gpu_then_has_the_fraction_itself() -> None:
     [plan] = planned(1)
     assert (plan.mem_fraction, plan.share_bytes) == (0.8, 0)
+
+
+def test_plan_when_float32_is_for_a_gpu_then_refused_unless_its_kernel_is_named() -> None:
+    policies = {"p": PolicySpec(model="m", train=FullSpec(), dtype="float32")}
+    bases = {"p": BASE}
+    with pytest.raises(InvalidArgumentError, match=r"float32.*bfloat16.*ATTENTION_BACKEND"):
+        plan_servers(SglangSettings(), GPU, policies, bases)
+    for named in (
+        SglangSettings(attention_backend="torch_native"),
+        SglangSettings(extra_flags="--attention-backend torch_native"),
+    ):
+        assert plan_servers(named, GPU, policies, bases)
+    assert plan_servers(SglangSettings(), Machine("cpu", 2**34), policies, bases)
 
 
 @pytest.mark.parametrize(("in_turn", "most"), [(True, 1), (False, 3)])

@@ -39,7 +39,7 @@ def test_speculation_when_on_a_gpu_then_a_chain_of_drafts_is_asked_for_and_no_th
 def test_speculation_when_the_machine_has_no_gpu_then_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    policies = {"a": PolicySpec(model="m", train=LoraSpec(rank=4, alpha=8))}
+    policies = {"a": PolicySpec(model="m", train=LoraSpec(rank=4, alpha=8), dtype="bfloat16")}
     bases = {"a": SglangModel("m", Path("/m"), None, SHAPE, 256, (2,), {})}
     settings = SglangSettings(speculation="ngram")
     assert plan_servers(settings, Machine("cuda", 2**34), policies, bases)

@@ -79,6 +79,7 @@ def _group(
     check_tp(base.name, base.shape, settings.tp_size)
     _check_context(settings, base)
     _check_images(settings, base)
+    _check_kernels(settings, machine, base, spec.dtype)
     is_cpu = machine.device == "cpu"
     if is_cpu and lora:
         _check_padding(settings, base)
@@ -131,6 +132,19 @@ def _check_images(settings: SglangSettings, base: SglangModel) -> None:
             f"Model '{base.name}' takes images, and the server at TROUPE_ROLLOUT_SGLANG_URL may "
             "read them otherwise than the trainer: how it was started is not known. Leave the "
             "variable out, so that the engine starts the server."
+        )
+
+
+def _check_kernels(
+    settings: SglangSettings, machine: Machine, base: SglangModel, dtype: str
+) -> None:
+    """On a GPU SGLang chooses attention kernels that compute no float32, and ends at a capture."""
+    is_chosen = settings.attention_backend or "--attention-backend" in settings.extra_flags
+    if machine.device == "cuda" and dtype == "float32" and not (is_chosen or settings.url):
+        raise InvalidArgumentError(
+            f"Model '{base.name}' is to be served in float32, and the attention kernels that "
+            "SGLang chooses on a GPU compute in 16 bits. Set `dtype: bfloat16` (of `troupe eval`: "
+            f"--dtype bfloat16), or {PREFIX}ATTENTION_BACKEND=torch_native, exact and slow."
         )
 
 
