@@ -82,7 +82,7 @@ def server_bytes(spec: JobSpec, pool: RolloutPool, cached: int, split: int) -> f
 
 
 def asleep_bytes(spec: JobSpec) -> float:
-    """What a server that sleeps leaves on the device: its context, graphs and adapter slots."""
+    """What a server that sleeps leaves on the device: its context, workspaces and adapter slots."""
     adapters = 0.0
     for policy in spec.policies.values():
         shape = decoder_shape(policy.model)

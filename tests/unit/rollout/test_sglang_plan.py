@@ -182,6 +182,12 @@ def test_command_line_when_the_device_is_shared_then_memory_can_be_given_back(
     argv = server_argv(SglangSettings(colocated=True), server, python="py", port=1)
     found = [flag for flag in ("memory-saver", "weights-cpu-backup") if f"--enable-{flag}" in argv]
     assert found == flags
+    has_gpu = device == "cuda"
+    assert ("--disable-prefill-cuda-graph" in argv) == has_gpu
+    told = environment(SglangSettings(colocated=True), server, {})
+    assert ("SGLANG_MEMORY_SAVER_CUDA_GRAPH" in told) == has_gpu
+    alone = replace(server, is_colocated=False)
+    assert "SGLANG_MEMORY_SAVER_CUDA_GRAPH" not in environment(SglangSettings(), alone, {})
 
 
 @pytest.mark.parametrize("more", [{"tp_size": 2}, {"url": "http://127.0.0.1:1"}])

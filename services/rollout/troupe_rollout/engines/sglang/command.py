@@ -18,6 +18,8 @@ MAX_TOP_K = 4096
 """Largest top-k of a request, and that of one with top-p alone."""
 SAMPLING_MASK_TOKENS = 2 * MAX_TOP_K
 """SGLang ends a request with more tokens left than this: those that tie at the cut are kept too."""
+SAVED_GRAPHS = "SGLANG_MEMORY_SAVER_CUDA_GRAPH"
+"""Without it a server that sleeps keeps the memory of its graphs."""
 RESERVED_TOKENS = 7
 """SGLang's inputs are shorter than its context less 6; ours may fill the model's to the last."""
 
@@ -83,7 +85,9 @@ def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port
         switches += ["--disable-overlap-schedule", "--sleep-on-idle"]
     elif plan.is_colocated:
         # On a CPU there is no library for it, and giving memory back does nothing.
-        switches.append("--enable-memory-saver")
+        # Graphs of prompts can't be given back (SGLang refuses them with the saver); those of
+        # single tokens can, by SAVED_GRAPHS.
+        switches += ["--enable-memory-saver", "--disable-prefill-cuda-graph"]
         if plan.lora:  # the base is never sent again; full weights are loaded from their file
             switches.append("--enable-weights-cpu-backup")
     if plan.takes_images:
@@ -127,6 +131,8 @@ def server_environment(
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
     }
+    if plan.is_colocated and plan.device != "cpu":
+        environment[SAVED_GRAPHS] = "1"
     if plan.takes_images and plan.lora is None:
         # SGLang keeps an image's features over a change of the weights that computed them.
         environment["SGLANG_VLM_CACHE_SIZE_MB"] = "0"
