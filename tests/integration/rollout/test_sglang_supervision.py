@@ -12,6 +12,7 @@ import pytest
 from fake_sglang_world import FakeSglangWorld, request, until, version
 
 from troupe.errors import (
+    DeadlineError,
     InvalidArgumentError,
     OverloadedError,
     UnavailableError,
@@ -41,6 +42,19 @@ async def test_versions_come_under_names_of_their_own_and_leave_with_the_discard
     with pytest.raises(VersionNotLoadedError):
         await engine.generate(request(1))
     assert [path.name for path in engine._work.path.iterdir() if path.is_dir()] == [loads[1]]
+
+
+async def test_server_when_its_scheduler_hangs_in_a_load_then_it_is_restarted_though_it_answers(
+    world: FakeSglangWorld, adapter: StagedWeights
+):
+    engine = await world.started(call_timeout_s=0.5)
+    steered = world.folder / "hang-on"
+    steered.write_text("/load_lora_adapter")
+    with pytest.raises(DeadlineError, match="/load_lora_adapter"):
+        await engine.stage(version(adapter, 1))
+    steered.unlink()
+    await until(lambda: engine._servers[0].num_starts == 2 and engine.is_ready())
+    await engine.stage(version(adapter, 1))
 
 
 async def test_teacher_when_held_then_scores_completions_also_after_its_server_died(

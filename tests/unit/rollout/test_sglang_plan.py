@@ -142,6 +142,7 @@ def test_command_line_is_on_loopback_with_room_for_adapters():
     assert "--max-total-tokens 4096" in line
     assert "--context-length 263" in line
     assert "--sampling-mask-max-tokens 8192" in line
+    assert "--watchdog-timeout" not in line
     assert "--max-lora-rank 8 --max-loras-per-batch 5 --max-loaded-loras 13" in line
     assert "--lora-target-modules q_proj v_proj --chunked-prefill-size 64" in line
     assert line.endswith(" --host 127.0.0.1 --port 4711")
@@ -163,6 +164,7 @@ def test_command_line_for_a_gpu_leaves_the_backends_to_sglang():
     line = " ".join(server_argv(SglangSettings(tp_size=2), server, python="py", port=1))
     assert "--tp-size 2" in line
     assert "--mem-fraction-static 0.8" in line
+    assert "--watchdog-timeout 120" in line
     assert "--attention-backend" not in line
     assert "lora" not in line
 

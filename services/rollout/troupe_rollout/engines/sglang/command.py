@@ -20,6 +20,8 @@ SAMPLING_MASK_TOKENS = 2 * MAX_TOP_K
 """SGLang ends a request with more tokens left than this: those that tie at the cut are kept too."""
 SAVED_GRAPHS = "SGLANG_MEMORY_SAVER_CUDA_GRAPH"
 """Without it a server that sleeps keeps the memory of its graphs."""
+WATCHDOG_S = 120
+"""A server on a GPU ends where one batch takes longer; SGLang's own limit is 300 s."""
 RESERVED_TOKENS = 7
 """SGLang's inputs are shorter than its context less 6; ours may fill the model's to the last."""
 
@@ -83,7 +85,9 @@ def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port
     if plan.device == "cpu":
         flags |= _cpu_flags(settings, plan)
         switches += ["--disable-overlap-schedule", "--sleep-on-idle"]
-    elif plan.is_colocated:
+    else:
+        flags["--watchdog-timeout"] = WATCHDOG_S
+    if plan.device != "cpu" and plan.is_colocated:
         # On a CPU there is no library for it, and giving memory back does nothing.
         # Graphs of prompts can't be given back (SGLang refuses them with the saver); those of
         # single tokens can, by SAVED_GRAPHS.

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 
-from troupe.errors import TroupeError, UnavailableError
+from troupe.errors import DeadlineError, TroupeError, UnavailableError
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.policy import LoraSpec
@@ -80,7 +80,12 @@ class LoraVersions:
     async def _load(self, adapter: Adapter) -> None:
         """Load; raises UnavailableError when the server that loaded it is gone."""
         client, life = self._server.client(), self._server.num_starts
-        await client.load_adapter(adapter.name, adapter.folder)
+        try:
+            await client.load_adapter(adapter.name, adapter.folder)
+        except DeadlineError as error:  # its scheduler hangs, while its /health answers
+            if self._server.num_starts == life:
+                self._server.distrust(f"a load of an adapter did not end ({error.message})")
+            raise
         if self._server.num_starts != life or not self._server.is_ready:
             raise UnavailableError(
                 f"The SGLang server was restarted while version {adapter.policy_version} of policy "
