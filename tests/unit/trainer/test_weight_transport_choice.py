@@ -85,10 +85,12 @@ class Engine:
     """A replica's status: whether it joins groups, and with which NCCL."""
 
     def __init__(self, ranks: int, nccl: str = "", backend: str = "gloo") -> None:
-        self._said = {"weight_ranks": ranks, "weight_backend": backend, "weight_nccl": nccl}
+        self._status = RolloutStatus(
+            [], 0, "m", "e", weight_ranks=ranks, weight_backend=backend, weight_nccl=nccl
+        )
 
     async def status(self) -> RolloutStatus:
-        return RolloutStatus([], 0, "m", "e", **self._said)
+        return self._status
 
 
 @pytest.mark.parametrize(("ranks", "takes_live"), [((1, 2), True), ((1, 0), False)])
@@ -112,7 +114,7 @@ async def test_broadcast_when_a_replica_has_another_nccl_then_goes_by_file_or_sa
     monkeypatch: pytest.MonkeyPatch, theirs: str, takes_live: bool
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 7))
+    monkeypatch.setattr("torch.cuda.nccl.version", lambda: (2, 29, 7))
     targets = [Target("r0", cast("Any", Engine(1, theirs, "nccl")))]
     chosen = BroadcastTransport(StreamTransport(), host="127.0.0.1", is_required=False)
     await chosen.begin(targets)

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import torch
+from torch.cuda import nccl
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients.rollout import RolloutStatus, WeightsReceipt
@@ -198,7 +199,7 @@ class BroadcastTransport:
 
 def _nccl_release() -> str:
     """As a replica reports its own."""
-    return ".".join(map(str, torch.cuda.nccl.version()[:3]))
+    return ".".join(map(str, nccl.version()[:3]))
 
 
 def _member(target: Target) -> Member:
