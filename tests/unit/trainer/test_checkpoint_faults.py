@@ -3,13 +3,14 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from trainer_data import job_spec
 
-from troupe.errors import JobFailedError, UnavailableError
+from troupe.errors import FencedError, JobFailedError, UnavailableError
 from troupe_trainer.checkpoint import files
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.model.learner_state import LearnerState
@@ -99,3 +100,28 @@ def test_save_when_a_torn_one_is_beyond_it_then_it_is_what_a_restart_finds(tmp_p
     assert found is not None
     assert found.learners["shared"].tensors["param/w"].tolist() == [7.0, 7.0]
     assert _steps(tmp_path) == [0, 1, 2]
+
+
+def test_save_when_a_later_trainer_went_on_meanwhile_then_its_checkpoints_stay(
+    tmp_path: Path,
+) -> None:
+    spec = job_spec(tmp_path / "model", steps=9, checkpoint={"keep_last": 3})
+    old = Checkpoints(tmp_path, spec, epoch=1)
+    old.save(_contents(1))
+    Checkpoints(tmp_path, spec, epoch=2).save(_contents(3))
+    with pytest.raises(FencedError, match="epoch 2"):
+        old.save(_contents(2))
+    assert "step-00003" in _names(tmp_path)
+
+
+def test_best_when_the_newest_state_is_torn_then_is_still_known(tmp_path: Path) -> None:
+    spec = job_spec(tmp_path / "model", steps=9, checkpoint={"keep_last": 2, "keep_best": 1})
+    checkpoints = Checkpoints(tmp_path, spec)
+    for step in range(1, 6):
+        reports = [{"step": step - 1, "trained_reward_mean": 0.9 if step == 3 else 0.1}]
+        checkpoints.save(replace(_contents(step), reports=reports))
+    assert _names(tmp_path) == ["step-00002", "step-00004", "step-00005"]
+    (tmp_path / "checkpoints/step-00005/state.json").write_text("")
+    assert files.best_first(tmp_path / "checkpoints")[0].name == "step-00002"
+    checkpoints.save(_contents(5))
+    assert "step-00002" in _names(tmp_path)

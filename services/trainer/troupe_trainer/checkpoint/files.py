@@ -284,13 +284,8 @@ class Checkpoints:
 
         The step after a checkpoint is played with its weights, so its reward comes one step later.
         """
-        known: dict[str, float] = {}
         folders = newest_first(self._folder)
-        if folders:
-            try:
-                known = dict(json.loads((folders[0] / STATE).read_text())["rewards"])
-            except (FileNotFoundError, ValueError, KeyError):
-                known = {}
+        known = _noted_rewards(folders)
         for report in snapshot.reports:
             if report.get("trained_reward_mean") is not None:
                 known[step_name(int(report["step"]))] = float(report["trained_reward_mean"])
@@ -308,7 +303,9 @@ class Checkpoints:
             common = newest_common(self._run_dir, self._spec)
             kept |= {folder.name for folder in folders if step_of(folder) >= common}
         for folder in there:
-            if folder not in folders or folder.name not in kept:
+            if folder not in folders:
+                self._admit_over(folder)
+            if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _cut_groups(self, step: int) -> None:
@@ -342,11 +339,17 @@ def newest_common(run_dir: Path, spec: JobSpec) -> int:
 
 def best_first(folder: Path) -> list[Path]:
     """The checkpoints whose reward is known, best first; the newer of equals first."""
-    for newest in newest_first(folder)[:1]:
-        rewards = json.loads((newest / STATE).read_text())["rewards"]
-        names = sorted(rewards, key=lambda name: (rewards[name], name), reverse=True)
-        return [folder / name for name in names if (folder / name).is_dir()]
-    return []
+    rewards = _noted_rewards(newest_first(folder))
+    names = sorted(rewards, key=lambda name: (rewards[name], name), reverse=True)
+    return [folder / name for name in names if (folder / name).is_dir()]
+
+
+def _noted_rewards(folders: Sequence[Path]) -> dict[str, float]:
+    """Folder name -> mean reward, as the first of ``folders`` that is not torn has them."""
+    for folder in folders:
+        with suppress(FileNotFoundError, ValueError, KeyError):
+            return dict(json.loads((folder / STATE).read_text())["rewards"])
+    return {}
 
 
 def _refusal(step: int, folder: Path, error: Exception) -> str:
