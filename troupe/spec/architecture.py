@@ -68,7 +68,11 @@ def _window(language: Mapping[str, Any]) -> int | None:
     their `layer_types` uses.
     """
     kinds = language.get("layer_types")
-    is_unused = kinds and not any("sliding" in kind or "chunked" in kind for kind in kinds)
+    if kinds:
+        is_unused = not any("sliding" in str(kind) or "chunked" in str(kind) for kind in kinds)
+    else:  # of Qwen: the first layer that has a window
+        first, layers = language.get("max_window_layers"), language.get("num_hidden_layers")
+        is_unused = isinstance(first, int) and isinstance(layers, int) and first >= layers
     if is_unused or language.get("use_sliding_window") is False:
         return None
     sizes = [language.get(name) for name in _WINDOWS]
