@@ -83,7 +83,8 @@ class RemoteResults(RunResults):
     ) -> list[RecordedEpisode]:
         """Recorded episodes, oldest first, at most ``limit``: one request each.
 
-        Raises UnavailableError when the router has not indexed so many in ``_CATCH_UP_S``.
+        The router's index is waited for while it grows. Raises UnavailableError when it has none
+        after ``_CATCH_UP_S``.
         """
         filters: dict[str, Any] = {"kind": kind, "step": step, "order": "oldest"}
         filters["failure"] = {None: None, True: "any", False: "none"}[failed]
@@ -94,7 +95,7 @@ class RemoteResults(RunResults):
     def _names(self, limit: int, asked: Mapping[str, Any]) -> list[str]:
         """Ids of the first ``limit`` episodes that were not dropped."""
         names: list[str] = []
-        cursor, by = None, time.monotonic() + _CATCH_UP_S
+        cursor, by, num_found = None, time.monotonic() + _CATCH_UP_S, 0
         while True:
             size = min(limit, _PAGE)
             page = self._client.episodes(self.job_id, limit=size, cursor=cursor, **asked)
@@ -105,10 +106,14 @@ class RemoteResults(RunResults):
                 names, cursor = found, page.next_cursor
                 continue
             # The index grows at its end, so the same page is asked for until it is full.
-            if time.monotonic() > by:
+            if len(found) > num_found:
+                num_found, by = len(found), time.monotonic() + _CATCH_UP_S
+            elif time.monotonic() > by and found:
+                return found  # an index that can't be written, as on a full disk, stays as it is
+            elif time.monotonic() > by:
                 raise UnavailableError(
-                    f"the router still indexes the episodes of {self.job_id}: {len(found)} of at "
-                    f"most {limit} were found in {_CATCH_UP_S:g} s; ask again, or for fewer"
+                    f"the router has indexed no such episode of {self.job_id} within "
+                    f"{_CATCH_UP_S:g} s, and has not read all of them; ask again"
                 )
             time.sleep(_CATCH_UP_PAUSE_S)
 

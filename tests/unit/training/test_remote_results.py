@@ -71,9 +71,11 @@ def test_episodes_when_the_index_is_being_made_then_they_are_waited_for(
     assert ids(Router(0, 70), 300) == [number for number in range(334) if number % 10]
 
 
-def test_episodes_when_the_index_stands_still_then_that_is_said(
+def test_episodes_when_the_index_stands_still_then_there_are_those_that_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(remote_results, "_CATCH_UP_S", 0.0)
-    with pytest.raises(UnavailableError, match="9 of at most 300 were found"):
-        ids(Router(10, 0), 300)
+    monkeypatch.setattr(remote_results, "_CATCH_UP_PAUSE_S", 0.0)
+    assert ids(Router(10, 0), 300) == list(range(1, 10))
+    with pytest.raises(UnavailableError, match="has indexed no such episode of demo-1"):
+        ids(Router(0, 0), 300)
