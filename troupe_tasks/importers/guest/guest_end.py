@@ -47,7 +47,8 @@ def _ended() -> set[int]:
 
 def _end_children() -> None:
     """Kill children until there are none: those of a killed one are this process's next."""
-    with contextlib.suppress(ChildProcessError):
+    # A kernel without CONFIG_PROC_CHILDREN has no such list.
+    with contextlib.suppress(ChildProcessError, FileNotFoundError):
         while True:
             for child in Path("/proc/thread-self/children").read_text().split():
                 with contextlib.suppress(ProcessLookupError, PermissionError):

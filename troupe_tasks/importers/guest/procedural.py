@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rollouts import install, seeded
-from serve import RefusedError, is_transient
+from serve import NO_THREAD, RefusedError, is_transient
 
 MAX_FORMULA = 1000
 MAX_ASKED = 4096
@@ -106,8 +106,9 @@ class Items:
             try:
                 score = float(self._items.score_answer(answer, entry))
             except Exception as error:
-                # Not by words alone, which may be the answer's; and an answer can use up memory.
-                if isinstance(error, OSError | RuntimeError) and is_transient(error):
+                # Words may be the answer's, but for Python's own; and an answer can use up memory.
+                is_no_thread = isinstance(error, RuntimeError) and str(error) == NO_THREAD
+                if is_no_thread or (isinstance(error, OSError) and is_transient(error)):
                     raise
                 score = 0.0  # a scorer that an answer breaks: the answer is wrong
         return {"score": score, "is_read": answer is not None}

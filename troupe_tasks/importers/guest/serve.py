@@ -21,7 +21,9 @@ MAX_ERROR_CHARS = 2000
 _ERRNOS = ("ENOSPC", "EDQUOT", "EIO", "ENOMEM", "EAGAIN", "EMFILE", "ENFILE", "ESTALE", "ETIMEDOUT")
 _LACKS = frozenset(getattr(errno, name) for name in _ERRNOS)
 _FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
-_STARVED = ("can't start new thread", "Cannot allocate memory", "std::bad_alloc")
+NO_THREAD = "can't start new thread"
+"""What Python's RuntimeError says."""
+_STARVED = (NO_THREAD, "Cannot allocate memory", "std::bad_alloc")
 
 
 class RefusedError(Exception):
