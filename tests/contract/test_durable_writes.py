@@ -30,6 +30,7 @@ NOT_KEPT = {
     "troupe/bundles/archive.py": "a bundle unpacked for a process that runs",
     "services/env/troupe_env/sandbox/cgroups.py": "files of the kernel",
     "services/env/troupe_env/sandbox/session.py": "a file of the kernel",
+    "services/env/troupe_env/sandbox/inside/leftovers.py": "renames what it removes",
     "services/env/troupe_env/sandbox/inside/root.py": "a sandbox's root, in memory",
     "services/env/troupe_env/sandbox/inside/program.py": "a program's own streams",
     "services/rollout/troupe_rollout/engines/sglang/files.py": "weights for an engine that runs",

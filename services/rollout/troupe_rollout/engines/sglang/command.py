@@ -59,7 +59,8 @@ def beside_others(plan: ServerPlan, free_bytes: int) -> ServerPlan:
 
     SGLang takes --mem-fraction-static of what was free before this server loaded.
     """
-    return replace(plan, mem_fraction=round(min(plan.share_bytes / free_bytes, MAX_FRACTION), 4))
+    fraction = min(plan.share_bytes / max(free_bytes, 1), MAX_FRACTION)
+    return replace(plan, mem_fraction=round(fraction, 4))
 
 
 def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port: int) -> list[str]:

@@ -139,7 +139,7 @@ def _check_kernels(
     settings: SglangSettings, machine: Machine, base: SglangModel, dtype: str
 ) -> None:
     """On a GPU SGLang chooses attention kernels that compute no float32, and ends at a capture."""
-    is_chosen = settings.attention_backend or "--attention-backend" in settings.extra_flags
+    is_chosen = settings.attention_backend or "attention-backend" in settings.extra_flags
     if machine.device == "cuda" and dtype == "float32" and not (is_chosen or settings.url):
         raise InvalidArgumentError(
             f"Model '{base.name}' is to be served in float32, and the attention kernels that "
