@@ -15,6 +15,7 @@ from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.plan import plan_servers
 from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_rollout.engines.sglang.supervisor import Supervisor
 
 GPU = Machine("cuda", 80 * 10**9)
 BASE = SglangModel(
@@ -76,3 +77,24 @@ async def test_start_when_servers_share_a_gpu_then_one_after_the_other(
 
     await _start(cast("Any", [Server(), Server(), Server()]), in_turn=in_turn)
     assert max(seen) == most
+
+
+async def test_restart_when_servers_share_a_gpu_then_one_after_the_other() -> None:
+    under_way, seen = list[int](), list[int]()
+
+    class Server(Supervisor):
+        async def _bring_up_now(self) -> None:
+            under_way.append(1)
+            await asyncio.sleep(0)
+            seen.append(len(under_way))
+            under_way.pop()
+
+    async def restore(client: object) -> None:
+        raise AssertionError(client)
+
+    turn, log = asyncio.Lock(), Path("server.log")
+    servers = [
+        Server(SglangSettings(), plan, log=log, restore=restore, turn=turn) for plan in planned(2)
+    ]
+    await asyncio.gather(*(server._bring_up() for server in servers))
+    assert seen == [1, 1]

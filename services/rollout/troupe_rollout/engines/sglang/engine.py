@@ -72,6 +72,7 @@ class SglangEngine:
         self._turns = DeviceTurns(
             is_colocated=self._settings.colocated, drain_timeout_s=self._settings.drain_timeout_s
         )
+        self._turn_to_start = asyncio.Lock()
         self._in_flight = 0
         self._is_stopping = False
         self._device = "cpu"
@@ -273,7 +274,8 @@ class SglangEngine:
                 await self._served[policy].versions.restore(client)
 
         log = self._work.path / f"server-{len(self._servers)}.log"
-        server = Supervisor(self._settings, group.plan, log=log, restore=restore)
+        turn = self._turn_to_start if group.plan.share_bytes else None
+        server = Supervisor(self._settings, group.plan, log=log, restore=restore, turn=turn)
         self._servers.append(server)
         for policy in group.policies:
             versions = self._versions(policy, group.base, policies[policy], server)

@@ -52,12 +52,21 @@ class Supervisor:
     """One server. Its client is given out only while the server is known to serve."""
 
     def __init__(
-        self, settings: SglangSettings, plan: ServerPlan, *, log: Path, restore: Restore
+        self,
+        settings: SglangSettings,
+        plan: ServerPlan,
+        *,
+        log: Path,
+        restore: Restore,
+        turn: asyncio.Lock | None = None,
     ) -> None:
+        """``turn`` is held while this server starts: others of its GPU wait, as it sizes its cache
+        by what is free."""
         self._settings = settings
         self._plan = plan
         self._log_path = log
         self._restore = restore
+        self._turn = turn or asyncio.Lock()
         self._client: SglangClient | None = None
         self._child: ChildProcess | None = None
         self._loop: asyncio.Task[None] | None = None
@@ -189,6 +198,10 @@ class Supervisor:
         return InvalidArgumentError(f"SGLang can't serve '{self._plan.model}': {error.message}")
 
     async def _bring_up(self) -> None:
+        async with self._turn:
+            await self._bring_up_now()
+
+    async def _bring_up_now(self) -> None:
         self.state = "starting"
         began = time.monotonic()
         url = self._settings.url
