@@ -25,19 +25,29 @@ def limit_heap(connection: sqlite3.Connection) -> None:
 
 
 class Turns:
-    """Queries run beside each other, or one of them alone; safe for many threads."""
+    """Queries run beside each other, or one of them alone; safe for many threads.
+
+    Those that wait meanwhile go before the next that is to be alone, so hungry ones starve nobody.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._num_running = self._num_waiting = 0
+        self._num_held = self._num_passes = 0
         self._is_alone = False
 
     @contextmanager
     def beside(self) -> Generator[None]:
-        """Run beside others. One that waits to be alone goes first."""
+        """Run beside others. One that waits to be alone goes first, once."""
         with self._changed:
-            self._await(lambda: not self._is_alone and not self._num_waiting)
-            self._num_running += 1
+            self._num_held += 1
+            try:
+                self._await(self._may_go)
+                self._num_running += 1
+            finally:
+                self._num_held -= 1
+                self._num_passes = min(max(self._num_passes - 1, 0), self._num_held)
+                self._changed.notify_all()
         try:
             yield
         finally:
@@ -51,7 +61,7 @@ class Turns:
         with self._changed:
             self._num_waiting += 1
             try:
-                self._await(lambda: not self._is_alone and not self._num_running)
+                self._await(lambda: not (self._is_alone or self._num_running or self._num_passes))
                 self._is_alone = True
             finally:
                 self._num_waiting -= 1
@@ -61,7 +71,11 @@ class Turns:
         finally:
             with self._changed:
                 self._is_alone = False
+                self._num_passes = self._num_held
                 self._changed.notify_all()
+
+    def _may_go(self) -> bool:
+        return not self._is_alone and (self._num_passes > 0 or not self._num_waiting)
 
     def _await(self, is_free: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT_S

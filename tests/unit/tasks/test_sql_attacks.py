@@ -214,3 +214,22 @@ def test_query_when_another_does_not_end_then_says_that_it_may_be_tried_again(
         pass
     with turns.beside(), turns.beside():
         pass
+
+
+def test_query_when_many_are_to_be_alone_then_others_go_between_them() -> None:
+    turns, order = heap.Turns(), list[str]()
+
+    def run(kind: str) -> None:
+        with turns.beside() if kind == "beside" else turns.alone():
+            order.append(kind)
+
+    threads = [Thread(target=run, args=(kind,)) for kind in ("alone", "beside")]
+    with turns.alone():
+        for thread in threads:
+            thread.start()
+        with turns._changed:
+            while not (turns._num_held and turns._num_waiting):
+                turns._changed.wait(0.01)
+    for thread in threads:
+        thread.join(30)
+    assert order == ["beside", "alone"]
