@@ -114,6 +114,16 @@ def test_save_when_a_later_trainer_went_on_meanwhile_then_its_checkpoints_stay(
     assert "step-00003" in _names(tmp_path)
 
 
+def test_save_when_the_best_is_beyond_it_then_it_goes_too(tmp_path: Path) -> None:
+    spec = job_spec(tmp_path / "model", steps=9, checkpoint={"keep_last": 2, "keep_best": 1})
+    checkpoints = Checkpoints(tmp_path, spec)
+    checkpoints.save(_contents(1))
+    checkpoints.save(_contents(3))
+    best = [{"step": 3, "trained_reward_mean": 0.9}]
+    checkpoints.save(replace(_contents(2), reports=best))
+    assert _names(tmp_path) == ["step-00001", "step-00002"]
+
+
 def test_best_when_the_newest_state_is_torn_then_is_still_known(tmp_path: Path) -> None:
     spec = job_spec(tmp_path / "model", steps=9, checkpoint={"keep_last": 2, "keep_best": 1})
     checkpoints = Checkpoints(tmp_path, spec)

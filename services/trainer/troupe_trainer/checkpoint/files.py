@@ -303,9 +303,10 @@ class Checkpoints:
             common = newest_common(self._run_dir, self._spec)
             kept |= {folder.name for folder in folders if step_of(folder) >= common}
         for folder in there:
-            if folder not in folders:
+            is_beyond = step_of(folder) > step
+            if is_beyond:
                 self._admit_over(folder)
-            if folder.name not in kept:
+            if is_beyond or folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _cut_groups(self, step: int) -> None:
