@@ -2,15 +2,13 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.engines.presets import ModelShape
 from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_rollout.engines.sglang.command import ServerPlan, beside_others
-from troupe_rollout.engines.sglang.engine import _start
 from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.plan import plan_servers
@@ -62,24 +60,7 @@ def test_plan_when_float32_is_for_a_gpu_then_refused_unless_its_kernel_is_named(
     assert plan_servers(SglangSettings(), Machine("cpu", 2**34), policies, bases)
 
 
-@pytest.mark.parametrize(("in_turn", "most"), [(True, 1), (False, 3)])
-async def test_start_when_servers_share_a_gpu_then_one_after_the_other(
-    in_turn: bool, most: int
-) -> None:
-    under_way, seen = list[int](), list[int]()
-
-    class Server:
-        async def start(self) -> None:
-            under_way.append(1)
-            await asyncio.sleep(0)
-            seen.append(len(under_way))
-            under_way.pop()
-
-    await _start(cast("Any", [Server(), Server(), Server()]), in_turn=in_turn)
-    assert max(seen) == most
-
-
-async def test_restart_when_servers_share_a_gpu_then_one_after_the_other() -> None:
+async def test_start_when_servers_share_a_gpu_then_one_after_the_other() -> None:
     under_way, seen = list[int](), list[int]()
 
     class Server(Supervisor):
@@ -97,4 +78,9 @@ async def test_restart_when_servers_share_a_gpu_then_one_after_the_other() -> No
         Server(SglangSettings(), plan, log=log, restore=restore, turn=turn) for plan in planned(2)
     ]
     await asyncio.gather(*(server._bring_up() for server in servers))
+    assert seen == [1, 1]
+
+    await servers[0].stop()
+    with pytest.raises(UnavailableError, match="the engine is stopping"):
+        await servers[0]._bring_up()
     assert seen == [1, 1]

@@ -98,7 +98,7 @@ class SglangEngine:
             for server in self._servers:
                 server.prepare()
         else:
-            await _start(self._servers, in_turn=machine.device == "cuda")
+            await asyncio.gather(*(server.start() for server in self._servers))
 
     async def sleep(self) -> None:
         """Give the device to the trainer; see `turns`."""
@@ -308,15 +308,6 @@ class SglangEngine:
                 "stopping. Try again later, or add replicas."
             )
         self._in_flight += num_candidates
-
-
-async def _start(servers: Sequence[Supervisor], *, in_turn: bool) -> None:
-    """On a GPU one after the other: each sizes its cache by what those before it left."""
-    if in_turn:
-        for server in servers:
-            await server.start()
-    else:
-        await asyncio.gather(*(server.start() for server in servers))
 
 
 def _adapter(version: Adapter | Snapshot) -> str | None:

@@ -199,6 +199,8 @@ class Supervisor:
 
     async def _bring_up(self) -> None:
         async with self._turn:
+            if self.state == "stopped":  # while it waited
+                raise UnavailableError(self._why)
             await self._bring_up_now()
 
     async def _bring_up_now(self) -> None:
