@@ -111,7 +111,7 @@ class Cgroups:
 
     def make(self) -> Cgroup:
         """A fresh group; empty where control groups can't be used."""
-        name = f"{_PREFIX}{os.getpid()}-{_life}-{next(_numbers)}"
+        name = f"{_of_this_life()}{next(_numbers)}"
         group = Cgroup()
         try:
             for controller, parent in self._parents.items():
@@ -141,7 +141,7 @@ class Cgroups:
 
     def _is_usable(self, controller: str, parent: Path) -> bool:
         """Whether a group can be made there, its files appear, and a process can join it."""
-        folder = parent / f"{_PREFIX}{os.getpid()}-{_life}-0"
+        folder = parent / f"{_of_this_life()}0"
         try:
             folder.mkdir(exist_ok=True)
         except OSError:
@@ -158,9 +158,9 @@ class Cgroups:
         """Remove the leftovers of killed services."""
         with contextlib.suppress(OSError):
             for folder in parent.glob(f"{_PREFIX}*-*"):
-                owner, _, rest = folder.name.removeprefix(_PREFIX).partition("-")
-                is_of_namesake = owner == str(os.getpid()) and not rest.startswith(f"{_life}-")
-                if is_of_namesake or not (self._proc / owner).exists():
+                owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+                is_alive = owner != str(os.getpid()) and (self._proc / owner).exists()
+                if not (is_alive or folder.name.startswith(_of_this_life())):
                     with contextlib.suppress(OSError):
                         folder.rmdir()
 
@@ -227,3 +227,8 @@ def _enable(group: Path, *, is_own: bool) -> None:
             leaf.mkdir(exist_ok=True)
             (leaf / "cgroup.procs").write_text(str(os.getpid()))
     (group / "cgroup.subtree_control").write_text(" ".join(additions))
+
+
+def _of_this_life() -> str:
+    """How names of this process's groups begin."""
+    return f"{_PREFIX}{os.getpid()}-{_life}-"
