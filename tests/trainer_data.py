@@ -13,6 +13,15 @@ from troupe.ids import group_id, prompt_digest, ticket_id, train_round
 from troupe.spec.job import JobSpec
 
 VOCABULARY = 48
+TINY_SIZES: Mapping[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+"""Of a model of a few thousand parameters, of any architecture."""
 FULL: Mapping[str, Any] = {"kind": "full"}
 LORA: Mapping[str, Any] = {"kind": "lora", "rank": 4, "alpha": 8}
 
@@ -22,12 +31,7 @@ def save_tiny_model(folder: Path, *, num_layers: int = 2) -> Path:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=num_layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **{**TINY_SIZES, "num_hidden_layers": num_layers},
         head_dim=8,
         max_position_embeddings=512,
         initializer_range=0.3,

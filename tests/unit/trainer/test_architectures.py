@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from trainer_data import TINY_SIZES
 from transformers import AutoModelForCausalLM
 from transformers.modeling_utils import AttentionInterface
 
@@ -20,12 +21,7 @@ from troupe_trainer.model.tree_attention import NAME, attend
 from troupe_trainer.samples import PromptSamples
 
 SIZES: dict[str, Any] = {
-    "vocab_size": 48,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+    **TINY_SIZES,
     "max_position_embeddings": 256,
     "initializer_range": 0.2,
     "pad_token_id": 0,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from trainer_data import save_tiny_model
+from trainer_data import TINY_SIZES, save_tiny_model
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -28,14 +28,6 @@ from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.stored import StoredTensors, write_part
 from troupe_trainer.model.tree_attention import use_tree
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 48,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 LLAMA_3: dict[str, Any] = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
     "high_freq_factor": 4.0, "original_max_position_embeddings": 64,
@@ -45,11 +37,11 @@ LLAMA_3: dict[str, Any] = {
 def _model(kind: str) -> Any:
     torch.manual_seed(1)
     if kind == "llama":
-        config = LlamaConfig(**SIZES, rope_parameters=LLAMA_3, tie_word_embeddings=False)
+        config = LlamaConfig(**TINY_SIZES, rope_parameters=LLAMA_3, tie_word_embeddings=False)
         return LlamaForCausalLM(config)
     if kind == "mistral":
-        return MistralForCausalLM(MistralConfig(**SIZES, sliding_window=None))
-    return Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=True))
+        return MistralForCausalLM(MistralConfig(**TINY_SIZES, sliding_window=None))
+    return Qwen2ForCausalLM(Qwen2Config(**TINY_SIZES, tie_word_embeddings=True))
 
 
 def _filled(unfilled: Unfilled) -> Any:
