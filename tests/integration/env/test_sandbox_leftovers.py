@@ -14,7 +14,8 @@ from troupe.sandbox.sandbox import Execution, Limits, Program
 from troupe_env.sandbox.pool import LocalSandbox
 from troupe_env.sandbox.settings import SandboxSettings
 
-UID = 64_707
+UID = 64_700 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""One for each process that runs tests, since they look for all files of this user."""
 LIMITS = Limits(wall_time_s=20.0, cpu_time_s=20.0, file_bytes=1 << 20)
 SHARED = ("/tmp", "/var/tmp", "/dev/shm")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="programs get a user of their own")
