@@ -70,7 +70,6 @@ class RouterApp:
         self._players: Players | None = None
         self._fanout: EventFanout | None = None
         self._keeper: RunFolderKeeper | None = None
-        self._dry_runs: DryRuns | None = None
         self._holder = replica_name(settings, "router")
         self._launching = Launching(settings, holder=self._holder)
 
@@ -104,9 +103,9 @@ class RouterApp:
     async def warm(self, address: str) -> None:
         """Open REST; ``address`` is what a job's processes register at."""
         redis, settings = self._connected(), self._settings
-        launcher = await self._launching.start(self._unfinished)
-        self._dry_runs = DryRuns(settings, self._members, launcher, address)
-        await self._dry_runs.sweep()
+        launcher = await self._launching.start(self._store.unfinished_ids)
+        dry_runs = DryRuns(settings, self._members, launcher, address)
+        await dry_runs.sweep()
         limits = self._keys.replica_limits
         parts = ControllerParts(
             settings,
@@ -147,7 +146,7 @@ class RouterApp:
             disk=self._disk,
             memory=self._memory,
             keys=self._keys,
-            dry_runs=self._dry_runs,
+            dry_runs=dry_runs,
         )
         self._keeper = RunFolderKeeper(
             self._store, rest_parts.importing, rest_parts.pruning, settings
@@ -233,10 +232,6 @@ class RouterApp:
     def _connected(self) -> Redis:
         assert self._redis is not None, "connect() comes first"
         return self._redis
-
-    async def _unfinished(self) -> set[str]:
-        playing = self._dry_runs.owners if self._dry_runs else set[str]()
-        return {record.job_id for record in await self._store.unfinished()} | playing
 
     async def _is_ready(self) -> bool:
         try:

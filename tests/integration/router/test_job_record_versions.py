@@ -2,8 +2,9 @@
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -11,6 +12,9 @@ from redis.asyncio import Redis
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.versions import RECORD_VERSION, VERSION_FIELD, NewerRecordError
 from troupe.spec import JobSpec, parse_spec
+from troupe_router.cluster.garbage_collector import GarbageCollector
+from troupe_router.cluster.launcher import KubernetesLauncher
+from troupe_router.cluster.leader import Leader
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
 
@@ -25,6 +29,19 @@ def spec() -> JobSpec:
         "policies": {"p": {"model": "m"}},
     }
     return parse_spec(document)
+
+
+@dataclass
+class _Cluster:
+    """The objects that a sweeper finds, by owner."""
+
+    objects: set[str]
+
+    async def owners(self) -> list[str]:
+        return sorted(self.objects)
+
+    async def stop(self, owner: str, *, grace_s: float) -> None:
+        self.objects.discard(owner)
 
 
 def record(job_id: str) -> JobRecord:
@@ -80,6 +97,23 @@ async def test_records_when_a_spec_has_a_field_of_a_newer_version_then_it_alone_
     assert [job.job_id for job in await store.all()] == ["mine-1"]
     with pytest.raises(NewerRecordError, match=r"(?s)of_tomorrow.*Another version of Troupe"):
         await store.get("newer-1")
+
+
+async def test_job_when_a_newer_version_runs_it_then_its_objects_in_a_cluster_are_not_swept(
+    redis: Redis,
+) -> None:
+    store, launcher = JobStore(redis), _Cluster({"newer-1", "over-1"})
+    await store.create(record("newer-1"))
+    stored = json.loads(await redis.hget(keys.job("newer-1"), "spec") or b"{}")
+    await redis.hset(keys.job("newer-1"), "spec", json.dumps({**stored, "of_tomorrow": {}}))
+    sweeper = GarbageCollector(
+        cast("KubernetesLauncher", launcher),
+        cast("Leader", None),
+        store.unfinished_ids,
+        patience_s=lambda owner: 0.0,
+    )
+    assert await sweeper.sweep() == ["over-1"]
+    assert launcher.objects == {"newer-1"}
 
 
 async def test_record_when_it_names_no_version_then_it_is_of_the_first(redis: Redis) -> None:

@@ -6,7 +6,7 @@ Never touches an owner whose job may still run.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from redis.exceptions import RedisError
 
@@ -19,16 +19,19 @@ _log = get_logger(__name__)
 
 
 class GarbageCollector:
-    """``unfinished`` names the jobs that a router conducts or will conduct."""
+    """``unfinished`` names the jobs that a router conducts or will conduct.
+
+    ``patience_s``: how long the objects of an owner that it does not name are left alone.
+    """
 
     def __init__(
         self,
         launcher: KubernetesLauncher,
         leader: Leader,
-        unfinished: Callable[[], Awaitable[set[str]]],
+        unfinished: Callable[[], Awaitable[Collection[str]]],
         *,
+        patience_s: Callable[[str], float],
         every_s: float = 5.0,
-        patience_s: float = 60.0,
         grace_s: float = 10.0,
     ) -> None:
         self._launcher = launcher
@@ -54,14 +57,14 @@ class GarbageCollector:
     async def sweep(self) -> list[str]:
         """One round; the owners whose objects were removed."""
         owners = await self._launcher.owners()
-        wanted = await self._unfinished()
+        wanted = set(await self._unfinished())
         now = time.monotonic()
         idle = {owner: self._idle_since.get(owner, now) for owner in owners if owner not in wanted}
         self._idle_since = idle
         removed: list[str] = []
         for owner, since in idle.items():
             # A job's own conductor stops its processes first; this is for when it could not.
-            if now - since >= self._patience_s:
+            if now - since >= self._patience_s(owner):
                 _log.info("sweeper.removes", job_id=owner)
                 await self._launcher.stop(owner, grace_s=self._grace_s)
                 removed.append(owner)

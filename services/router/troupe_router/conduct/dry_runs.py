@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ START_S = 600.0
 """Longest time for a worker to be there, whatever the spec allows."""
 _LOOK_S = 0.1
 _ENV = "env-0"
+_OWNER = "dryrun-" + "[0-9a-f]" * 8
+
+
+def is_dry_run(owner: str) -> bool:
+    """Whether ``owner`` of a launched worker is a dry run and no job."""
+    return fnmatchcase(owner, _OWNER)
 
 
 class DryRuns:
@@ -42,8 +49,6 @@ class DryRuns:
         self._members = members
         self._launcher = launcher
         self._router = router
-        self.owners: set[str] = set()
-        """Of launched workers, in the place of a job's id."""
         self._num_running = 0
 
     async def play(self, spec: JobSpec, num_tasks: int) -> list[dict[str, Any]]:
@@ -76,7 +81,7 @@ class DryRuns:
             await self._stop(self._launcher, folder.name)
 
     def _left_over(self) -> list[Path]:
-        folders = self._settings.runs_dir.absolute().glob("dryrun-" + "[0-9a-f]" * 8)
+        folders = self._settings.runs_dir.absolute().glob(_OWNER)
         return [f for f in folders if (f / "procs").is_dir() and not (f / "spec.json").exists()]
 
     @asynccontextmanager
@@ -89,7 +94,6 @@ class DryRuns:
         wanted = components(owner, spec, self._settings, router=self._router)
         worker = next(component for component in wanted if component.name == _ENV)
         timeout_s = min(spec.limits.startup_timeout_s, START_S)
-        self.owners.add(owner)
         try:
             yield await self._launched(self._launcher, owner, worker, timeout_s)
         finally:
@@ -131,4 +135,3 @@ class DryRuns:
         # Its processes' records and logs: nobody can ask for them by this name.
         folder = self._settings.runs_dir.absolute() / owner
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        self.owners.discard(owner)

@@ -4,16 +4,27 @@ The only place that knows both launchers. Never reconciles anything.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from troupe.aio import cancel_all
 from troupe.errors import TroupeError
 from troupe.runtime.launch.launcher import Launcher
 from troupe.runtime.launch.local import LocalLauncher
 from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.conduct.dry_runs import PLAY_S, START_S, is_dry_run
 from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
+_PATIENCE_S = 60.0
+
+
+def sweep_patience_s(owner: str) -> float:
+    """How long objects in a cluster stay after the last look that found no job for them.
+
+    Only the router that plays a dry run knows of it, and another one sweeps: the worker of a dry
+    run stays for as long as one can take.
+    """
+    return _PATIENCE_S + (START_S + PLAY_S if is_dry_run(owner) else 0.0)
 
 
 class Launching:
@@ -25,7 +36,7 @@ class Launching:
         self._sweeping: asyncio.Task[None] | None = None
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
-    async def start(self, unfinished: Callable[[], Awaitable[set[str]]]) -> Launcher | None:
+    async def start(self, unfinished: Callable[[], Awaitable[Collection[str]]]) -> Launcher | None:
         """The launcher; ``unfinished`` names the jobs whose processes must stay.
 
         Raises InvalidArgumentError when the settings name no cluster.
@@ -44,7 +55,13 @@ class Launching:
         api = await connect(kubeconfig=settings.kubeconfig, namespace=settings.namespace)
         launcher = KubernetesLauncher(api, release=settings.release)
         leader = Leader(api, f"{settings.release}-router", self._holder)
-        sweeper = GarbageCollector(launcher, leader, unfinished, grace_s=settings.grace_s)
+        sweeper = GarbageCollector(
+            launcher,
+            leader,
+            unfinished,
+            patience_s=sweep_patience_s,
+            grace_s=settings.grace_s,
+        )
         self._sweeping = asyncio.create_task(sweeper.run(), name="sweeper")
         self._closers = [leader.release, launcher.close]
         return launcher

@@ -210,11 +210,14 @@ class JobStore:
         each = zip(job_ids, answers, strict=True)
         return {job_id for job_id, answer in each if answer == b"True"}
 
-    async def unfinished(self) -> list[JobRecord]:
-        """Jobs that a router must conduct, oldest first."""
+    async def unfinished_ids(self) -> list[str]:
+        """Names of the jobs that some router must conduct, a newer version's too; oldest first."""
         idle = {*FINISHED, "paused"}
-        states = await self.states()
-        return await self.read([job_id for job_id, state in states.items() if state not in idle])
+        return [job_id for job_id, state in (await self.states()).items() if state not in idle]
+
+    async def unfinished(self) -> list[JobRecord]:
+        """Jobs that a router of this version must conduct, oldest first."""
+        return await self.read(await self.unfinished_ids())
 
     async def transition(self, job_id: str, to: JobState, *, reason: str = "") -> JobRecord:
         """Move a job to ``to``; raises ConflictError when the state table refuses it."""
