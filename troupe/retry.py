@@ -2,7 +2,8 @@
 
 Limits:
     Ticket, evaluated task: ``limits.max_attempts`` of the spec (router: play/workers.py;
-        troupe/evaluation/runner.py).
+        troupe/evaluation/runner.py). What a player's machine lacks: limits.step_timeout_s, divided
+        by the deliveries that a ticket has (router: play/workers.py).
     gRPC call, same address: ``retry_for_s`` of ``Client``, 2 s unless given (``RouterClient`` and
         routed calls: 0); ``MAX_LOST_ANSWERS`` for lost answers (troupe/clients/channel.py).
     gRPC call, another replica: until the call's timeout (router: play/routing/failover.py).

@@ -31,7 +31,7 @@ LIMITS = LimitsSpec(max_attempts=MAX_ATTEMPTS)
 class Player:
     """Plays each ticket at once, or fails while ``failures`` are left."""
 
-    def __init__(self, failures: int = 0, error: type[TroupeError] = UnavailableError) -> None:
+    def __init__(self, failures: int = 0, error: type[Exception] = UnavailableError) -> None:
         self.failures = failures
         self.error = error
         self.num_plays = 0
@@ -54,11 +54,11 @@ async def world(redis: Redis, tmp_path: Path) -> World:
 
 @asynccontextmanager
 async def playing(
-    world: World, player: Any, claim_idle_s: float = 0.05
+    world: World, player: Any, claim_idle_s: float = 0.05, limits: LimitsSpec = LIMITS
 ) -> AsyncIterator[EpisodeWorkers]:
     """One life of a process's workers."""
     workers = EpisodeWorkers(
-        world.redis, JOB, cast("EpisodePlayer", player), LIMITS, claim_idle_s=claim_idle_s
+        world.redis, JOB, cast("EpisodePlayer", player), limits, claim_idle_s=claim_idle_s
     )
     running = asyncio.create_task(workers.run())
     try:
@@ -149,6 +149,25 @@ async def test_ticket_when_the_routers_queue_is_full_then_it_waits_and_is_not_dr
     assert player.num_plays == MAX_ATTEMPTS + 4
 
 
+async def test_ticket_when_the_machine_is_short_of_memory_then_it_waits_and_counts_no_delivery(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "_FIRST_PAUSE_S", 0.001)
+    player = Player(failures=3 * MAX_ATTEMPTS + 2, error=MemoryError)
+    async with playing(world, player):
+        assert await counts(world) == (1, 0)
+    assert player.num_plays == 3 * MAX_ATTEMPTS + 3
+
+
+async def test_ticket_when_the_machine_stays_short_then_it_is_left_to_others_and_they_go_on(
+    world: World,
+) -> None:
+    player = Player(failures=3, error=MemoryError)
+    async with playing(world, player, limits=LIMITS.model_copy(update={"step_timeout_s": 0.06})):
+        assert await counts(world) == (1, 0)
+    assert player.num_plays == 4
+
+
 async def test_ticket_when_there_is_no_memory_to_read_it_then_is_played_when_there_is(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,8 +184,9 @@ async def test_ticket_when_there_is_no_memory_to_read_it_then_is_played_when_the
         assert await counts(world) == (1, 0)
 
 
-async def test_ticket_when_redis_is_away_for_a_while_then_its_play_is_kept_and_stored(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [UnavailableError("Redis does not answer"), MemoryError()])
+async def test_ticket_when_redis_or_memory_is_away_for_a_while_then_its_play_is_kept_and_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     player = Player()
     failures = 3
@@ -177,7 +197,7 @@ async def test_ticket_when_redis_is_away_for_a_while_then_its_play_is_kept_and_s
             nonlocal failures
             failures -= 1
             if failures >= 0:
-                raise UnavailableError("Redis does not answer")
+                raise error
             return await store(*args)
 
         monkeypatch.setattr(workers._ledger, "complete_ticket", away_at_first)

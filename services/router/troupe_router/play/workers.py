@@ -2,10 +2,12 @@
 
 Owns claims and retries of tickets. After a machine's failure a ticket is retried, then dropped
 and counted; it is never a reward. A delivery is not a failure: a worker may die at any moment.
-While Redis is unavailable, plays continue and their results are kept.
+While Redis is unavailable, plays continue and their results are kept. What this process lacks for a
+while (room in its queue, memory, threads, descriptors) is awaited and counts as no failure.
 """
 
 import asyncio
+import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
@@ -23,8 +25,8 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.busy import BusyMeter, measured
 from troupe.episodes.groups import for_trainer
 from troupe.episodes.player import EpisodePlayer, Played
-from troupe.errors import OverloadedError, TroupeError
-from troupe.retry import Backoff
+from troupe.errors import OverloadedError, TroupeError, UnavailableError
+from troupe.retry import Backoff, retry
 from troupe.runtime.faults import reached
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
@@ -72,6 +74,8 @@ class EpisodeWorkers:
         self._next_round = next_round
         self._max_staleness = max_staleness
         self._redis_away_s = redis_away_s
+        # A ticket that is delivered for so long each time outlives the step's time limit.
+        self._lacking_s = limits.step_timeout_s / (_DELIVERIES_AN_ATTEMPT * limits.max_attempts)
         self._job_id = job_id
         self._player = player
         self._limits = limits
@@ -166,7 +170,8 @@ class EpisodeWorkers:
 
     async def _ask(self, command: Callable[[], Awaitable[_T]], what: str) -> _T:
         name = f"{what} of job {self._job_id}"
-        return await until_redis_answers(command, name, within_s=self._redis_away_s)
+        ask = partial(until_redis_answers, command, name, within_s=self._redis_away_s)
+        return await retry(ask, _backoff(), within_s=self._lacking_s, may_pass=_is_lack)
 
     async def _work(self, entry: Entry) -> None:
         in_flight = metrics.ROUTER_IN_FLIGHT.labels(self._job_id)
@@ -236,9 +241,12 @@ class EpisodeWorkers:
         """The episode, or None when the ticket was dropped.
 
         A refusal by the full queue of this process is no failure: the queue empties, since every
-        call in it has a deadline.
+        call in it has a deadline. Nor is what this machine lacks.
+
+        Raises:
+            UnavailableError: it lacks something for long; others may play the ticket.
         """
-        num_refused = 0
+        num_refused, give_up_at = 0, time.monotonic() + self._lacking_s
         start = await self._next_round.start_of(ticket) if self._next_round else None
         while True:
             fresh = await self._refreshed(ticket)
@@ -246,33 +254,26 @@ class EpisodeWorkers:
                 with self._observed(ticket):
                     return await self._player.play(fresh, start=start)
             except OverloadedError as error:
-                num_refused += 1
-                _log.info("episode.refused", ticket=ticket.ticket_id, error=error.message)
-                await _pause(num_refused)
-                continue
+                refusal = error.message
             except TroupeError as error:
-                reason = f"{error.reason}: {error.message}"
-                if end := end_of_error(error):
-                    attempts.program_ends[end] += 1
-                attempt = await self._count_failure(ticket, reason)
-                _log.warning(
-                    "episode.failed",
-                    ticket=ticket.ticket_id,
-                    attempt=attempt,
-                    reason=error.reason,
-                    error=error.message,
-                )
+                attempt = await self._count_failure(ticket, error, attempts)
                 if not error.retryable or attempt >= self._limits.max_attempts:
-                    await self._drop(ticket, entry, reason, attempts)
+                    await self._drop(ticket, entry, _reason(error), attempts)
                     return None
+                start = None
+                await _pause(attempt)
+                continue
             except Exception as error:
-                if is_transient(error):
-                    raise
-                _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
-                await self._drop(ticket, entry, f"{type(error).__name__}: {error}", attempts)
-                return None
-            start = None
-            await _pause(attempt)
+                if not is_transient(error):
+                    _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
+                    await self._drop(ticket, entry, f"{type(error).__name__}: {error}", attempts)
+                    return None
+                refusal = f"this machine lacks something ({error or type(error).__name__})"
+                if time.monotonic() > give_up_at:
+                    raise UnavailableError(refusal) from error
+            num_refused += 1
+            _log.info("episode.refused", ticket=ticket.ticket_id, error=refusal)
+            await _pause(num_refused)
 
     async def _refreshed(self, ticket: pb.Ticket) -> pb.Ticket:
         """The ticket, with the newest versions where staleness allows others than its own."""
@@ -287,10 +288,23 @@ class EpisodeWorkers:
                 fresh.policy_versions[policy] = max(newest, ticket.policy_versions[policy])
         return fresh
 
-    async def _count_failure(self, ticket: pb.Ticket, reason: str) -> int:
-        return await self._ask(
-            lambda: self._ledger.count_failure(ticket, reason), "failure of a ticket"
+    async def _count_failure(
+        self, ticket: pb.Ticket, error: TroupeError, attempts: "_Attempts"
+    ) -> int:
+        """How often playing ``ticket`` has failed, ``error`` included."""
+        if end := end_of_error(error):
+            attempts.program_ends[end] += 1
+        attempt = await self._ask(
+            lambda: self._ledger.count_failure(ticket, _reason(error)), "failure of a ticket"
         )
+        _log.warning(
+            "episode.failed",
+            ticket=ticket.ticket_id,
+            attempt=attempt,
+            reason=error.reason,
+            error=error.message,
+        )
+        return attempt
 
     async def _drop(
         self, ticket: pb.Ticket, entry: Entry, reason: str, attempts: "_Attempts"
@@ -324,6 +338,19 @@ class _Attempts:
             episode.program_ends[end] += count
 
 
+def _reason(error: TroupeError) -> str:
+    return f"{error.reason}: {error.message}"
+
+
+def _is_lack(error: Exception) -> bool:
+    """Whether this machine lacks something; a TroupeError is what another one says."""
+    return not isinstance(error, TroupeError) and is_transient(error)
+
+
+def _backoff() -> Backoff:
+    return Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+
+
 async def _pause(attempt: int) -> None:
     """Sleep longer after each attempt, with jitter: tickets that failed together spread out."""
-    await asyncio.sleep(Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S).pause_s(attempt))
+    await asyncio.sleep(_backoff().pause_s(attempt))
