@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,33 @@ async def test_step_when_an_earlier_one_is_not_reported_yet_then_lines_keep_thei
     await EventLog(world.redis, JOB, source="trainer").emit("step.learned", {"step": 0, "loss": 1})
     await successor.finish()
     assert parts(job, "metrics.jsonl") == [("train", 0), ("train", 1)]
+
+
+async def test_step_when_a_resumed_job_learns_it_again_then_its_line_has_the_new_report(
+    world: World,
+):
+    job = await world.add_job(job_spec(steps=STEPS, eval={"num_tasks": 0}), "running")
+    log = EventLog(world.redis, JOB, source="trainer")
+    for step in range(2):
+        await log.emit("step.learned", {"step": step, "loss": 0.25}, event_id=f"learned-{step}")
+    # No checkpoint has step 1.
+    await world.store.transition(JOB, "failed")
+    await world.store.reopen(replace(job, state="queued", life=2))
+    await world.store.transition(JOB, "launching")
+    found = recorder(world, await world.store.transition(JOB, "running"))
+    await found.rewind(1)
+    await play(world, found, train_round(1), records.ROUND_KIND_TRAIN, 1)
+    await found.learned(1, is_end=True)
+    assert found.lines == []
+    for step in range(2):
+        await log.emit("step.learned", {"step": step, "loss": 1.5}, event_id=f"learned-{step}")
+    await found.finish()
+    assert [(line["step"], line["loss"]) for line in found.lines] == [(1, 1.5)]
+    assert [(said["step"], said["loss"]) for said in await told(world, "step.learned")] == [
+        (0, 0.25),
+        (1, 0.25),
+        (1, 1.5),
+    ]
 
 
 async def test_rewind_when_nothing_is_missing_then_nothing_is_told_or_changed(world: World):

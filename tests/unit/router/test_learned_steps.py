@@ -4,14 +4,17 @@ import json
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from trainer_data import make_group
 
+from troupe.api.records.v1.records_pb2 import Event
 from troupe.runtime.step_report.trainer import TrainerPart, over_policies
 from troupe.spec import JobSpec, parse_spec
-from troupe_router.run.learned_steps import LearnedSteps
+from troupe_router.jobs.record import JobRecord
+from troupe_router.run.learned_steps import LearnedSteps, ReportsByLife
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learner import LearnOutcome
 from troupe_trainer.learn.learners import Learned
@@ -134,3 +137,34 @@ def test_steps_when_there_is_one_trainer_then_its_words_are_the_steps() -> None:
     steps.add({"step": 0, "loss": 2.0, "phases": {"learn": 1.0}})
     assert steps.is_reported(0)
     assert steps.of(0) == TrainerPart(step=0, loss=2.0, phases={"learn": 1.0})
+
+
+BEGAN = 1000.0
+
+
+def by_life(*said: tuple[str, float, int]) -> ReportsByLife:
+    """Of a job whose life began at BEGAN; ``said``: the source, time and step of each event."""
+    job = JobRecord("j", spec(), Path("runs/j"), "running", 1.0, started_at=BEGAN, life=2)
+    reports = ReportsByLife(job)
+    for source, at, step in said:
+        type = "step.learned" if source == "trainer" else "job.state"
+        event = Event(type=type, source=source, occurred_at=at, event_id=f"learned-{step}")
+        reports.add(event, {"step": step, "loss": at})
+    return reports
+
+
+def test_reports_when_a_step_is_learned_again_then_those_of_earlier_lives_do_not_count() -> None:
+    reports = by_life(("trainer", 900.0, 7), ("trainer", 950.0, 8))
+    assert not reports.of_round(BEGAN + 1).is_reported(8)
+    assert reports.of_round(BEGAN - 1).is_reported(8)
+    assert reports.earlier_ids(8) == ["learned-8"]
+    reports = by_life(("trainer", 900.0, 7), ("trainer", 950.0, 8), ("trainer", 1050.0, 8))
+    assert (found := reports.of_round(BEGAN + 1).of(8)) is not None
+    assert found.loss == 1050.0
+    assert reports.earlier_ids(8) == []
+
+
+def test_reports_when_the_trainers_clock_is_behind_then_the_order_of_the_events_tells() -> None:
+    reports = by_life(("router", BEGAN, 0), ("trainer", 990.0, 8))
+    assert reports.of_round(BEGAN + 1).is_reported(8)
+    assert reports.earlier_ids(8) == []

@@ -8,7 +8,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,12 @@ class EventLog:
                     event.SerializeToString(),
                 ],
             )
+
+    async def readmit(self, event_ids: Collection[str]) -> None:
+        """Let events with these ids be emitted again; what is in the stream stays."""
+        if event_ids:
+            with redis_errors(f"event ids of job {self._job_id}"):
+                await self._redis.zrem(keys.event_ids(self._job_id), *event_ids)
 
     async def restore(self, events: Sequence[StoredEvent]) -> None:
         """Put back events that Redis lost, at their places; nothing when it holds some already.

@@ -1,14 +1,17 @@
 """The trainers' reports by step: one trainer's, or those of all per-policy trainers merged.
 
-Owns which reports have arrived; troupe/runtime/step_report merges them. Pure; never waits.
+Owns which reports have arrived, and in which life of the job; troupe/runtime/step_report merges
+them. Pure; never waits.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from troupe.api.records.v1.records_pb2 import Event
 from troupe.runtime.step_report.trainer import TrainerPart, over_policies
 from troupe.spec.job import JobSpec
+from troupe_router.jobs.record import JobRecord
 
 
 class LearnedSteps:
@@ -41,3 +44,44 @@ class LearnedSteps:
     def forget(self, step: int) -> None:
         """Drop the reports of ``step``."""
         self._reports.pop(step, None)
+
+
+class ReportsByLife:
+    """The reports of a job's trainers, in this life of the job and before it.
+
+    A job that failed goes on from a checkpoint, and learns again the steps after it: what was said
+    of them is about weights that are gone.
+    """
+
+    def __init__(self, job: JobRecord) -> None:
+        self._job = job
+        self._all, self._new = LearnedSteps(job.spec), LearnedSteps(job.spec)
+        self._has_begun = False
+        self._earlier: dict[str, int] = {}
+
+    def add(self, event: Event, data: Mapping[str, Any]) -> None:
+        """Add an event of the job, in the order of the stream; only those of trainers matter."""
+        is_new = event.occurred_at >= self._job.started_at
+        # A trainer's clock may be behind, but a life begins with a router's event.
+        self._has_begun |= is_new and event.source == "router"
+        is_new |= self._has_begun
+        if event.type == "step.learned":
+            for reports in (self._all, self._new) if is_new else (self._all,):
+                reports.add(data)
+        if is_new:
+            self._earlier.pop(event.event_id, None)
+        elif event.source == "trainer" and isinstance(step := data.get("step"), int):
+            self._earlier[event.event_id] = step
+
+    def of_round(self, opened_at: float) -> LearnedSteps:
+        """Those that may be of a step whose round was opened then."""
+        return self._new if opened_at >= self._job.started_at else self._all
+
+    def earlier_ids(self, step: int) -> list[str]:
+        """Events about steps from ``step`` on that trainers emitted in earlier lives alone."""
+        return [event_id for event_id, of in self._earlier.items() if of >= step]
+
+    def forget(self, step: int) -> None:
+        """Drop the reports of ``step``."""
+        self._all.forget(step)
+        self._new.forget(step)

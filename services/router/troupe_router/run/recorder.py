@@ -34,7 +34,7 @@ from troupe_router.run.answers import shown_episodes
 from troupe_router.run.episode_index import EpisodeIndex
 from troupe_router.run.episodes_file import RecordLimits, episode_lines, is_kept
 from troupe_router.run.failing_programs import failing_programs
-from troupe_router.run.learned_steps import LearnedSteps
+from troupe_router.run.learned_steps import ReportsByLife
 from troupe_router.run.monitor import suspicion
 from troupe_router.run.record_file import RecordFile
 from troupe_router.run.record_lines import part_name
@@ -76,7 +76,7 @@ class Recorder:
         self._limits = RecordLimits(fraction, tokens_per_s)
         self._with_tokens = with_tokens
         self._notes: dict[str, Any] = {}
-        self._learned = LearnedSteps(job.spec)
+        self._reports = ReportsByLife(job)
         self._ended: dict[int, float] = {}
         self._awaited: dict[int, float] = {}
         """By open step: since when its line waits for reports here, on the monotonic clock."""
@@ -124,6 +124,7 @@ class Recorder:
             await self._emit("records.lost", f"{loss['file']}:{loss['part']}", data)
         while not self._has_caught_up:  # the reports that came while nobody listened
             await self._listen(block_s=0.0)
+        await self._events.readmit(self._reports.earlier_ids(step))
         await self._end_left_open(step)
 
     async def run(self) -> None:
@@ -306,11 +307,8 @@ class Recorder:
             if stored.event.occurred_at >= self._job.started_at:
                 # What an earlier life of the job reported was counted then; no alert comes again.
                 job_metrics.observe_event(self._job.job_id, stored.event.type, data)
-            if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
-                continue
-            if stored.event.type == "step.learned":
-                self._learned.add(data)
-            else:
+            self._reports.add(stored.event, data)
+            if stored.event.type in ("component.restarted", "replica.left"):
                 at = stored.event.occurred_at
                 self._breaks.append((float(data.get("seen_at") or at), at))
 
@@ -326,14 +324,15 @@ class Recorder:
                 ended_at = float(self._notes[f"ended:{step}"])
                 since = self._awaited.setdefault(step, time.monotonic())
                 is_late = is_last or time.monotonic() - since > _LEARNED_WAIT_S
-                if not self._learned.is_reported(step) and not is_late:
-                    return
                 note = self._notes[f"play:{step}"]
                 opened_at = float(note["opened_at"])
+                reports = self._reports.of_round(opened_at)
+                if not reports.is_reported(step) and not is_late:
+                    return
                 wall_s = ended_at - opened_at
                 if ("train", step) not in self._lines:
                     is_broken = any(a <= ended_at and b >= opened_at for a, b in self._breaks)
-                    play, learned = PlayPart.from_wire(note), self._learned.of(step)
+                    play, learned = PlayPart.from_wire(note), reports.of(step)
                     line = train_line(
                         step,
                         play,
@@ -349,7 +348,7 @@ class Recorder:
                 for name in names:
                     self._notes.pop(name, None)
                 await self._store.forget_notes(self._job.job_id, *names)
-                self._learned.forget(step)
+                self._reports.forget(step)
                 self._awaited.pop(step, None)
 
     def _eval_s_in_tail(self, step: int) -> float | None:
