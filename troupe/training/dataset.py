@@ -36,6 +36,8 @@ class TaskRows:
     def of(cls, dataset: object, held_out: object = None) -> "TaskRows":
         """TaskRows of ``dataset``; without ``held_out``, its last tenth (at most 200) is held out.
 
+        That is a tenth of its different rows: repeats of a held-out row are left out of training.
+
         Raises InvalidArgumentError when there is no row, when a row is not a JSON object, or when
         a held-out row is a training row as well.
         """
@@ -43,18 +45,24 @@ class TaskRows:
         if not rows:
             raise InvalidArgumentError("dataset has no rows; give at least one example")
         if held_out is None:
-            count = min(MAX_HELD_OUT, int(len(rows) * HELD_OUT_SHARE))
-            rows, rest = rows[: len(rows) - count], rows[len(rows) - count :]
-        else:
-            rest = _rows(held_out, "held_out")
+            return cls._divided(rows)
+        rest = _rows(held_out, "held_out")
         seen = {_text(row) for row in rows}
         for index, row in enumerate(rest):
-            if held_out is not None and _text(row) in seen:
+            if _text(row) in seen:
                 raise InvalidArgumentError(
                     f"held_out row {index} is a training row as well; success on it would not be "
                     "held out. Remove it from one of the two"
                 )
         return cls(tuple(rows), tuple(rest))
+
+    @classmethod
+    def _divided(cls, rows: list[Row]) -> "TaskRows":
+        different = {_text(row): row for row in rows}
+        count = min(MAX_HELD_OUT, int(len(different) * HELD_OUT_SHARE))
+        held_out = dict(list(different.items())[len(different) - count :])
+        train = (row for row in rows if _text(row) not in held_out)
+        return cls(tuple(train), tuple(held_out.values()))
 
     def of_split(self, split: Split) -> tuple[Row, ...]:
         """The rows of a split; held-out rows are the validation split."""

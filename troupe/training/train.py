@@ -55,7 +55,8 @@ def train(
         reward: ``reward(row, texts)``, where ``texts`` maps each agent to what it wrote in this
             turn: a number for the team, or a number for each agent by name. Called at the end of
             every turn. It must be a pure function of its arguments, since a call may be repeated.
-        held_out: rows for evaluation; without it, the last tenth of ``dataset`` (at most 200).
+        held_out: rows for evaluation; without it, the last tenth of the different rows of
+            ``dataset`` (at most 200), with all their repeats taken out of training.
         observe: ``observe(row, agent, history)``: the prompt as a text or chat messages. Without
             it, the agent's instruction as system message and the row's ``prompt``.
         done: ``done(row, history)``: ends an episode before ``max_turns``.

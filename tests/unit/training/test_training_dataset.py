@@ -1,6 +1,7 @@
 """Rows of a data set: what is taken, what is refused, and what is held out."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def test_rows_when_nothing_is_held_out_then_last_tenth_is() -> None:
 def test_rows_when_many_then_at_most_200_are_held_out() -> None:
     rows = TaskRows.of([{"n": number} for number in range(5000)])
     assert (len(rows.train), len(rows.held_out)) == (4800, 200)
+
+
+def test_rows_when_they_repeat_then_no_held_out_row_is_a_training_row() -> None:
+    repeated = [row for row in ROWS for _ in range(8)]
+    random.Random(0).shuffle(repeated)
+    rows = TaskRows.of(repeated)
+    assert len(rows.held_out) == 4
+    assert rows.train == tuple(row for row in repeated if row not in rows.held_out)
+    assert len(rows.train) == 36 * 8
 
 
 def test_rows_when_a_dataset_object_or_a_file_then_equal_to_the_list(tmp_path: Path) -> None:
