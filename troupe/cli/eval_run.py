@@ -29,7 +29,6 @@ from troupe.evaluation.report import Report, report_json, report_markdown
 from troupe.evaluation.settings import OpenAISettings
 from troupe.evaluation.teams import Team, read_teams
 from troupe.publishing.fetch import find_team
-from troupe.publishing.manifest import TeamManifest
 from troupe.publishing.team_folder import TeamFolder
 from troupe.spec.issues import SpecInvalidError, issues_of, suggest
 from troupe.tasks.family import SPLITS, TaskFamily
@@ -83,7 +82,7 @@ def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
         return _run_evaluation(flags, None, as_json=as_json)
     team = find_team(flags.team, settings_from().cache_dir.expanduser())
     with only_known_code(flags, team):
-        return _run_evaluation(flags_of_team(flags, team.manifest), team, as_json=as_json)
+        return _run_evaluation(flags_of_team(flags, team), team, as_json=as_json)
 
 
 def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: bool) -> int:
@@ -94,7 +93,7 @@ def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: 
             "(`troupe eval --team hub:ORG/NAME`)"
         )
     family = load_family(flags.task, task_params(flags.params), pointer="")
-    plan = read_plan(flags, family, published.manifest if published else None)
+    plan = read_plan(flags, family, published)
     openai = OpenAISettings()
     options = RefOptions(flags.base or "", flags.base_url or openai.base_url)
     load_parts(plan.job_spec(), family)
@@ -123,7 +122,7 @@ def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: 
     return _status(report, folder)
 
 
-def read_plan(flags: EvalFlags, family: TaskFamily, team: TeamManifest | None = None) -> EvalPlan:
+def read_plan(flags: EvalFlags, family: TaskFamily, team: TeamFolder | None = None) -> EvalPlan:
     """The plan of the flags and the team's or the family's defaults; InvalidArgumentError."""
     if flags.split is not None and flags.split not in SPLITS:
         raise InvalidArgumentError(
@@ -137,7 +136,7 @@ def read_plan(flags: EvalFlags, family: TaskFamily, team: TeamManifest | None = 
         "num_samples": flags.num_samples,
         "seed": flags.seed,
         "sampling": {
-            **(sampling_of_team(team) if team else {}),
+            **(sampling_of_team(team.manifest) if team else {}),
             **_without_none(
                 temperature=flags.temperature,
                 top_p=flags.top_p,

@@ -16,26 +16,25 @@ if TYPE_CHECKING:
     from troupe.cli.eval_run import EvalFlags
 
 
-def flags_of_team(flags: "EvalFlags", manifest: TeamManifest) -> "EvalFlags":
+def flags_of_team(flags: "EvalFlags", team: TeamFolder) -> "EvalFlags":
     """``flags``, completed by the team's task, workflow, seed and number format.
 
     Raises InvalidArgumentError for a team of ``troupe.train``, whose reward is not at hand.
     """
-    task = manifest.task
+    task, workflow = team.task, team.workflow
     if task is None:
         raise InvalidArgumentError(
-            f"team '{manifest.name}' learned from rows and a reward function of a Python program, "
-            "which are not in it; evaluate it there, with held_out= of troupe.train"
+            f"team '{team.manifest.name}' learned from rows and a reward function of a Python "
+            "program, which are not in it; evaluate it there, with held_out= of troupe.train"
         )
-    workflow = manifest.workflow
-    dtypes = {policy.dtype for policy in manifest.policies.values()}
+    dtypes = {policy.dtype for policy in team.manifest.policies.values()}
     usual: dict[str, Any] = {
         "task": task.name,
         "params": json.dumps(task.params),
         "order": ",".join(workflow.order),
         "workflow": workflow.kind,
         "max_turns": workflow.max_turns,
-        "seed": manifest.spec.get("seed", 0),
+        "seed": team.manifest.spec.get("seed", 0),
         "dtype": dtypes.pop() if len(dtypes) == 1 else "float32",
     }
     missing = {name: value for name, value in usual.items() if getattr(flags, name) is None}

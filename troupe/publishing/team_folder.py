@@ -55,6 +55,23 @@ class TeamFolder:
         """
         return (self.folder / MANIFEST).is_file()
 
+    @property
+    def task(self) -> TaskSpec | None:
+        """The task to play; a run folder's with its paths, of which the manifest has the last part.
+
+        None for rows of ``troupe.train``.
+        """
+        if self.is_published or self.manifest.task is None:
+            return self.manifest.task
+        return load_spec(self.folder / "spec.json").task
+
+    @property
+    def workflow(self) -> WorkflowSpec:
+        """The workflow to play, as ``task``."""
+        if self.is_published:
+            return self.manifest.workflow
+        return load_spec(self.folder / "spec.json").workflow
+
     def weights(self, policy: str) -> Path:
         """Folder of the policy's adapter, or of its whole model."""
         return inside(self.folder, self.manifest.policies[policy].path).resolve()

@@ -129,7 +129,7 @@ class _Play:
             if has_requests or not runs_programs(family):
                 self._env = self._open_env.enter_context(LocalEnv(family))
             request_task(family, _SAMPLES[0])
-        self._workflow = load_workflow(self._manifest.workflow)
+        self._workflow = load_workflow(self._team.workflow)
 
     async def instructions(self) -> dict[str, str]:
         """The system message of each agent: the manifest's, or what the task always tells it."""
@@ -163,7 +163,7 @@ class _Play:
             name=self._manifest.name,
             steps=0,
             task=self._task,
-            workflow=self._manifest.workflow,
+            workflow=self._team.workflow,
             agents={name: AgentSpec(policy=name) for name in agents},
             policies={name: PolicySpec(model=agent.policy) for name, agent in agents.items()},
             limits=LimitsSpec(generate_timeout_s=self._timeout_s),
@@ -210,12 +210,9 @@ def _bundled_spec(team: TeamFolder) -> JobSpec | None:
 
 def _task_of(team: TeamFolder) -> TaskSpec:
     """The task of requests: without data, which is the training's."""
-    manifest = team.manifest
-    if manifest.task is None:
-        return _row_task(manifest)
-    task = manifest.task
-    if not team.is_published:
-        task = load_spec(team.folder / "spec.json").task  # the manifest cuts its paths
+    task = team.task
+    if task is None:
+        return _row_task(team.manifest)
     params = {name: value for name, value in task.params.items() if name != "data"}
     return TaskSpec(name=task.name, params=params)
 
