@@ -4,9 +4,7 @@ Owns the command's flags. The first form (a run folder or a spec) runs a job of 
 platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +12,7 @@ import typer
 
 from troupe.bundles import Bundle, read_bundle
 from troupe.cli import options as opt
-from troupe.cli.eval_run import EvalFlags, run_evaluation, task_params
+from troupe.cli.eval_run import EvalFlags, run_evaluation
 from troupe.cli.settings import settings_from
 from troupe.cli.specs import read_spec, with_local_paths, with_overrides
 from troupe.cli.train_commands import Begin, run_folder, run_job, submitting
@@ -192,21 +190,13 @@ def _evaluate_policies(
             raise InvalidArgumentError(
                 f"--{name.replace('_', '-')} belongs to `troupe eval RUN_OR_SPEC`; remove it"
             )
-    if overrides:
-        eval_flags = replace(eval_flags, params=_params_set(eval_flags.params, overrides))
-    return run_evaluation(eval_flags, as_json=as_json)
-
-
-def _params_set(params: str | None, overrides: list[str]) -> str:
-    """``--params`` changed by each ``--set task.params.NAME=VALUE``."""
     for override in overrides:
         if not override.startswith("task.params."):
             raise InvalidArgumentError(
                 f"--set {override!r}: with --task only the task's parameters can be set so, for "
                 "example --set task.params.NAME=VALUE; see `troupe eval --help` for the other flags"
             )
-    document = {"task": {"params": task_params(params)}}
-    return json.dumps(with_overrides(document, overrides)["task"]["params"])
+    return run_evaluation(eval_flags, overrides, as_json=as_json)
 
 
 def _refuse_flags(what: Path, eval_flags: EvalFlags) -> None:

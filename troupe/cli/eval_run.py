@@ -6,9 +6,9 @@ Owns defaults and the message on an interrupt. ``troupe.evaluation`` plays and c
 import asyncio
 import json
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from troupe.cli.eval_team import flags_of_team, only_known_code, sampling_of_tea
 from troupe.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, err, note, out, print_json
 from troupe.cli.settings import settings_from
 from troupe.cli.signals import terminate_as_interrupt
+from troupe.cli.specs import with_overrides
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.evaluation import EvalSettings, Progress, evaluate
@@ -76,13 +77,14 @@ class EvalFlags:
         ]
 
 
-def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
-    """Evaluate and print; the exit status."""
+def run_evaluation(flags: EvalFlags, overrides: Sequence[str], *, as_json: bool) -> int:
+    """Evaluate and print; the exit status. ``overrides`` set parameters of the task."""
     if not flags.team:
-        return _run_evaluation(flags, None, as_json=as_json)
+        return _run_evaluation(_with_params_set(flags, overrides), None, as_json=as_json)
     team = find_team(flags.team, settings_from().cache_dir.expanduser())
     with only_known_code(flags, team):
-        return _run_evaluation(flags_of_team(flags, team), team, as_json=as_json)
+        flags = _with_params_set(flags_of_team(flags, team), overrides)
+        return _run_evaluation(flags, team, as_json=as_json)
 
 
 def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: bool) -> int:
@@ -171,6 +173,14 @@ def task_params(text: str | None) -> dict[str, Any]:
     if not isinstance(params, dict):
         raise InvalidArgumentError("--params must be a JSON object, such as '{\"size\": 6}'")
     return params
+
+
+def _with_params_set(flags: EvalFlags, overrides: Sequence[str]) -> EvalFlags:
+    """``flags`` with their parameters changed by each ``task.params.NAME=VALUE``."""
+    if not overrides:
+        return flags
+    document = {"task": {"params": task_params(flags.params)}}
+    return replace(flags, params=json.dumps(with_overrides(document, overrides)["task"]["params"]))
 
 
 def _dtype(text: str | None) -> str:

@@ -44,6 +44,19 @@ def change(team: Path, **parts: Any) -> None:
     (team / "spec.json").write_text(json.dumps(document))
 
 
+def test_eval_when_a_parameter_of_a_team_is_set_then_its_others_stay(
+    team: Path, plans: list[EvalPlan]
+) -> None:
+    change(team, task={"params": {"size": 4, "max_actions": 6}})
+    flags = ["eval", "--team", str(team), "--n", "1"]
+    run([*flags, "--set", "task.params.size=5"])
+    run([*flags, "--params", '{"max_actions": 7}', "--set", "task.params.size=5"])
+    assert [plan.task.params for plan in plans] == [
+        {"size": 5, "max_actions": 6},
+        {"size": 5, "max_actions": 7},
+    ]
+
+
 def test_eval_when_a_run_names_task_and_workflow_by_absolute_paths_then_they_are_those_of_the_run(
     team: Path, plans: list[EvalPlan]
 ) -> None:
