@@ -5,6 +5,7 @@ Never loads a tensor. Pickles are refused: they run code when they are read.
 
 import errno
 import hashlib
+import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -100,12 +101,33 @@ def inside(folder: Path, name: str) -> Path:
 def model_digest(folder: Path) -> str:
     """SHA-256 of what makes a model what it is: weights, configuration, tokenizer, template.
 
-    Over the files' names and digests, so it needs no other order than that of the names.
+    Over the files' names and digests, so it needs no other order than that of the names. "" where
+    not all weights are there: a hub's cache may hold a tokenizer alone.
     """
-    names = sorted({path.name for path in folder.glob("*.safetensors")} | set(_IDENTITY))
+    if not (weights := _loaded_weights(folder)):
+        return ""
+    names = sorted({*weights, *_IDENTITY})
     paths = [folder / name for name in names if (folder / name).is_file()]
     text = "".join(f"{path.name}\0{file_sha256(path)}\n" for path in paths)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _loaded_weights(folder: Path) -> list[str]:
+    """The files that a loader takes, not `consolidated.safetensors` and such; none unless all are.
+
+    Raises InvalidArgumentError for an index that is none.
+    """
+    names = ["model.safetensors"]
+    index = folder / f"{names[0]}.index.json"
+    if not (folder / names[0]).is_file() and index.is_file():
+        try:
+            weight_map = json.loads(index.read_text("utf-8"))["weight_map"]
+            names = list({str(name) for name in weight_map.values()})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidArgumentError(
+                f"{index} is no index of weights ({error!r}); fetch the model again"
+            ) from error
+    return names if all((folder / name).is_file() for name in names) else []
 
 
 def _listed(folder: Path) -> Iterator[Path]:

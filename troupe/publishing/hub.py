@@ -25,6 +25,8 @@ from troupe.publishing.settings import PublishSettings
 _WEIGHTS = ("policies/", "bases/")
 _WANTED = [MANIFEST, CURVE, "README.md", "policies/*", "bases/*"]
 _BASE_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
+_OTHER_COPIES = ["consolidated*"]
+"""The same weights once more, for Mistral's own loader."""
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
@@ -93,7 +95,10 @@ def fetch_bases(manifest: TeamManifest, settings: PublishSettings) -> None:
         api, place = _client(settings), HubPlace(base.id, base.revision)
         with _errors(place):
             api.snapshot_download(
-                base.id, revision=base.revision or None, allow_patterns=_BASE_FILES
+                base.id,
+                revision=base.revision or None,
+                allow_patterns=_BASE_FILES,
+                ignore_patterns=_OTHER_COPIES,
             )
 
 

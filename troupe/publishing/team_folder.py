@@ -115,8 +115,8 @@ def _location(folder: Path, base: TeamBase) -> str:
     cached = cached_model(base.id, base.revision)
     if cached and base.digest and model_digest(cached.folder) != base.digest:
         raise InvalidArgumentError(
-            f"the model '{base.id}' in this machine's cache is another one than the team was "
-            f"trained from (digest {base.digest[:16]}...); fetch revision "
+            f"the model '{base.id}' in this machine's cache is not whole, or another one than the "
+            f"team was trained from (digest {base.digest[:16]}...); fetch revision "
             f"{base.revision or 'main'} of it"
         )
     return str(cached.folder) if cached else base.id

@@ -14,6 +14,7 @@ from run_folders import write_run
 
 from troupe.cli.main import run
 from troupe.publishing.manifest import TeamManifest
+from troupe.publishing.team_folder import open_team
 
 constants = pytest.importorskip(
     "huggingface_hub.constants", reason="the hub's client is not installed"
@@ -180,6 +181,22 @@ def test_team_when_the_hub_changed_a_weight_then_fetching_refuses_it(world: Publ
     assert status == 2
     assert "not the file of the manifest" in notes
     assert not (world.folder / "cache" / "teams" / "hub" / "org--pair" / commit).exists()
+
+
+def test_base_when_fetched_then_no_second_copy_of_its_weights_is(
+    world: PublishWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = world.folder / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    files = {path.name: path.read_bytes() for path in (world.folder / "run" / "base").iterdir()}
+    more = {"consolidated.safetensors": b"the same once more"}
+    world.hub.repos["org/base"] = HubRepo(is_private=True, commits=[("b" * 40, files | more)])
+    assert world.publish("--base", "org/base")[0] == 0
+    status, printed, notes = world.troupe("model", "fetch", f"hub:{REPO}", "--json")
+    assert status == 0, notes
+    base = cache / "models--org--base" / "snapshots" / ("b" * 40)
+    assert {path.name for path in base.iterdir()} == set(files)
+    assert open_team(json.loads(printed)["folder"]).model("tool") == str(base)
 
 
 def test_team_when_there_is_no_such_repository_then_the_message_names_it(
