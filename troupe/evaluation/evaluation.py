@@ -127,7 +127,8 @@ class _Evaluation:
             api_key=settings.api_key,
             max_connections=self._plan.limits.episodes_in_flight,
         ) as seats:
-            runner = TeamRunner(self._plan, self._family, self._env, team)
+            failed = scores.keys() - done
+            runner = TeamRunner(self._plan, self._family, self._env, team, failed)
             await runner.play(seats, flawless, done, note, self._journal.keep_images)
 
     def _report(self, teams: Sequence[Team]) -> Report:

@@ -27,20 +27,28 @@ from troupe.tasks.optional import optional_method
 
 _BACKOFF = Backoff(0.2, 5.0)
 _HOPELESS = 8
-"""After so many failed samples and none played, the policy can't be evaluated."""
+"""After so many new samples that failed and none played, the policy can't be evaluated."""
 
 Note = Callable[[Line], None]
 """Receives the line of each sample as it ends."""
 
 
 class TeamRunner:
-    """Plays the samples of one team of one plan."""
+    """Plays the samples of one team of one plan; those in ``failed`` were errors before."""
 
-    def __init__(self, plan: EvalPlan, family: TaskFamily, env: LocalEnv, team: Team) -> None:
+    def __init__(
+        self,
+        plan: EvalPlan,
+        family: TaskFamily,
+        env: LocalEnv,
+        team: Team,
+        failed: Collection[SampleKey] = (),
+    ) -> None:
         self._plan = plan
         self._family = family
         self._env = env
         self._team = team
+        self._failed = failed
         models = {agent: str(ref) for agent, ref in team.seats.items()}
         self._parts = load_parts(plan.job_spec(models), family)
         self._num_played = 0
@@ -57,7 +65,7 @@ class TeamRunner:
         """Play every sample of the plan that is not in ``done``; ``keep`` takes what was played.
 
         Raises:
-            JobFailedError: the first samples all failed, so continuing is pointless.
+            JobFailedError: the first samples that are new all failed, so continuing is pointless.
         """
         keys = (key for key in self._plan.samples() if key not in done)
 
@@ -108,11 +116,11 @@ class TeamRunner:
                 self._num_played += 1
                 keep(played.episode)
                 return _played_line(identity, played, team, errors, flawless)
-        self._num_failed += 1
+        self._num_failed += key not in self._failed  # a sample that failed before says nothing new
         if not self._num_played and self._num_failed >= _HOPELESS:
             raise JobFailedError(
                 f"none of the first {self._num_failed} samples of policy '{self._team.label}' "
-                f"could be played; the last one failed with {errors[-1]}"
+                f"could be played now; the last one failed with {errors[-1]}"
             )
         return {**identity, "failure": "error", "attempts": len(errors), "errors": errors}
 

@@ -187,6 +187,30 @@ async def test_evaluation_when_nothing_can_be_played_then_ends_early(tmp_path: P
     assert sum(family.judged.values()) == 9
 
 
+@pytest.mark.parametrize("num_failing", [8, 20])
+async def test_eval_when_only_failing_samples_are_left_then_they_are_reported_and_it_goes_on(
+    tmp_path: Path, num_failing: int
+) -> None:
+    broken = {
+        i: [ZeroDivisionError("a row without an answer")] * 3 for i in range(20, 20 + num_failing)
+    }
+    family = Dice(dict(broken))
+    for policies in (["scripted"], ["scripted"], ["scripted", "random"]):
+        report = await play(family, tmp_path, *policies, num_tasks=40)
+        assert [found.num_errors for found in report.policies][:1] == [num_failing]
+    assert report.policies[1].num_played == 40
+
+
+async def test_eval_when_it_goes_on_and_no_new_sample_can_be_played_then_it_ends_early(
+    tmp_path: Path,
+) -> None:
+    await play(Dice({3: [InvalidArgumentError("no")]}), tmp_path, "scripted", num_tasks=20)
+    family = Dice({i: [InvalidArgumentError("no")] for i in (3, *range(21, 2000))})
+    with pytest.raises(JobFailedError, match="none of the first 8 samples"):
+        await play(family, tmp_path, "scripted", num_tasks=1999)
+    assert sum(family.judged.values()) == 1 + 1 + 8
+
+
 class Slow(Dice):
     """Judged in a sandbox that takes its time."""
 
