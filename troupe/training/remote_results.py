@@ -71,7 +71,7 @@ class RemoteResults(RunResults):
         found: SeriesDocument = self._client.metrics(self.job_id, max_points=_MAX_POINTS).eval
         for place, step in enumerate(found.steps):
             values = {name: series[place] for name, series in found.series.items()}
-            yield {"kind": "eval", "step": step, **values}
+            yield {"kind": "eval", "step": step, **_as_in_a_line(values)}
 
     def episodes(
         self,
@@ -164,6 +164,18 @@ class RemotePolicy:
             f"job {self.job_id} holds no {' or '.join(wanted)} weights of policy '{self.name}' "
             "yet; whole models are written when it succeeds"
         )
+
+
+def _as_in_a_line(values: Mapping[str, float | None]) -> dict[str, Any]:
+    """Numbers by dotted name as a line of metrics.jsonl: with mappings, and counts as integers."""
+    line: dict[str, Any] = {}
+    for name, value in values.items():
+        outer, dot, inner = name.partition(".")
+        if not dot:
+            line[name] = int(value) if value is not None and name.startswith("num_") else value
+        elif value is not None:
+            line.setdefault(outer, {})[inner] = value
+    return line
 
 
 def _unpack_files(archive: Path, folder: Path) -> None:

@@ -10,6 +10,7 @@ from troupe.clients.rest import RestClient
 from troupe.errors import UnavailableError
 from troupe.training import remote_results
 from troupe.training.remote_results import RemoteResults
+from troupe_router.run.series import flatten, metrics_document
 
 
 class Tree:
@@ -27,6 +28,7 @@ class Router:
 
     def __init__(self, num_indexed: int, per_page: int) -> None:
         self.num_indexed, self.per_page = num_indexed, per_page
+        self.evaluations: list[dict[str, Any]] = []
 
     def job(self, job_id: str) -> Any:
         return SimpleNamespace(spec={}, state="running", step=1)
@@ -35,7 +37,8 @@ class Router:
         return SimpleNamespace(steps=[], next_cursor=None)
 
     def metrics(self, job_id: str, **more: Any) -> Any:
-        return SimpleNamespace(eval=SimpleNamespace(steps=[], series={}))
+        points = [("eval", line["step"], flatten(line)) for line in self.evaluations]
+        return metrics_document(job_id, points, names=(), from_step=0, max_points=1000)
 
     def episodes(self, job_id: str, *, limit: int, cursor: str | None, order: str) -> Any:
         assert limit <= 1000
@@ -79,3 +82,16 @@ def test_episodes_when_the_index_stands_still_then_there_are_those_that_it_has(
     assert ids(Router(10, 0), 300) == list(range(1, 10))
     with pytest.raises(UnavailableError, match="has indexed no such episode of demo-1"):
         ids(Router(0, 0), 300)
+
+
+def test_evaluations_when_they_have_rewards_by_agent_then_they_are_as_in_a_run_folder() -> None:
+    router = Router(0, 0)
+    of_episodes = {"reward_by_agent": {"writer": -1.0, "editor": 0.5}, "num_tasks": 40}
+    old = {"kind": "eval", "step": 0, "success": 1.0, "reward_mean": 0.25, "num_tasks": 40}
+    new = {"kind": "eval", "step": 10, "success": None, "reward_mean": -0.25, **of_episodes}
+    router.evaluations = [old, new]
+    results = RemoteResults(cast("RestClient", router), "demo-1")
+    assert results.evaluations == [old, new]
+    assert [type(line["num_tasks"]) for line in results.evaluations] == [int, int]
+    labels = [axes.get_ylabel() for axes in results.plot().axes]
+    assert "reward of an episode, held out" in labels
