@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
@@ -219,7 +220,7 @@ def _progress() -> Generator[Progress]:
 
         def show(team: Team, done: int, total: int) -> None:
             if team.label not in tasks:
-                tasks[team.label] = bars.add_task(team.label, total=total)
+                tasks[team.label] = bars.add_task(escape(team.label), total=total)
             bars.update(tasks[team.label], completed=done)
 
         yield show

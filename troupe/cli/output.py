@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -29,7 +29,15 @@ _BAD_INPUT = (InvalidArgumentError, NotFoundError, ConflictError)
 
 
 class _PlainConsole(Console):
-    """Shows text of models, logs and routers, without the characters that control a terminal."""
+    """Shows text of models, logs and routers, without the characters that control a terminal.
+
+    Brackets and words between colons are what they are, in tables too: styles go by ``Text``.
+    """
+
+    def __init__(self, file: TextIO, *, soft_wrap: bool = True, width: int | None = None) -> None:
+        super().__init__(
+            file=file, soft_wrap=soft_wrap, width=width, highlight=False, markup=False, emoji=False
+        )
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -46,12 +54,12 @@ def out() -> Console:
     """The console for results."""
     is_terminal = sys.stdout.isatty()
     width = None if is_terminal else _PIPED_WIDTH
-    return _PlainConsole(file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=width)
+    return _PlainConsole(sys.stdout, soft_wrap=not is_terminal, width=width)
 
 
 def err() -> Console:
     """The console for notes and errors."""
-    return _PlainConsole(file=sys.stderr, highlight=False, soft_wrap=True)
+    return _PlainConsole(sys.stderr)
 
 
 @contextmanager
@@ -71,7 +79,7 @@ def quiet_logs() -> Generator[None]:
 
 def note(message: str) -> None:
     """Print a message that is not a result."""
-    err().print(message, markup=False)
+    err().print(message)
 
 
 def print_json(document: Any) -> None:
@@ -81,5 +89,5 @@ def print_json(document: Any) -> None:
 
 def report(error: TroupeError) -> int:
     """Print ``error`` and return its exit status."""
-    err().print(f"error: {error.message}", markup=False)
+    err().print(f"error: {error.message}")
     return EXIT_BAD_INPUT if isinstance(error, _BAD_INPUT) else EXIT_FAILED

@@ -187,13 +187,13 @@ def panel(progress: Progress, started_at: float, *, waits_for: str = "") -> Rend
         f"left {clock(progress.eta_s)}",
     )
     numbers = Table.grid(padding=(0, 3))
-    numbers.add_row(*(f"[dim]{label}[/] {value}" for label, value in progress.numbers()))
-    phases = "  ".join(f"[dim]{name}[/] {spent:.1f} s" for name, spent in progress.phases.items())
-    evals = "  ".join(f"[dim]step {step}[/] {success:.1%}" for step, success in progress.evals)
+    numbers.add_row(*(_labelled(*number) for number in progress.numbers()))
+    phases = [(name, f"{spent:.1f} s") for name, spent in progress.phases.items()]
+    evals = [(f"step {step}", f"{success:.1%}") for step, success in progress.evals]
     rows: list[RenderableType] = [bar, numbers]
-    rows += [Text.from_markup(f"phases   {phases}")] if phases else []
-    rows += [Text.from_markup(f"[dim]tail[/]     {tail}")] if (tail := progress.tail()) else []
-    rows += [Text.from_markup(f"held out {evals}")] if evals else []
+    rows += [_line("phases", phases)] if phases else []
+    rows += [_labelled("tail    ", tail)] if (tail := progress.tail()) else []
+    rows += [_line("held out", evals)] if evals else []
     for name, label in _CURVES:
         values = [value for _, value in progress.curves.get(name, [])]
         if len(values) > 1:
@@ -203,6 +203,15 @@ def panel(progress: Progress, started_at: float, *, waits_for: str = "") -> Rend
             )
     rows += [Text(waits_for, style="dim")] if waits_for else []
     return Panel(Group(*rows), title=progress.job_id, title_align="left")
+
+
+def _line(title: str, numbers: Sequence[tuple[str, str]]) -> Text:
+    shown = (_labelled(label, value) for label, value in numbers)
+    return Text.assemble(f"{title:<9}", Text("  ").join(shown))
+
+
+def _labelled(label: str, value: str) -> Text:
+    return Text.assemble((f"{label} ", "dim"), value)
 
 
 _STYLES = {"succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan"}

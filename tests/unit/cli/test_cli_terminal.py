@@ -2,13 +2,17 @@
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from troupe.cli import options
+from troupe.cli.main import run
 from troupe.cli.output import err, note, out
+from troupe.cli.progress import Progress, panel
 
 EVIL = "a\x1b]52;c;ZXZpbA==\x07b\x1b[2J\x9b31mc\r\x00\x7fd\te\u00e9\nf"
 PLAIN = "a]52;c;ZXZpbA==b[2J31mcd"
@@ -42,3 +46,50 @@ def test_text_when_it_steers_the_terminal_then_only_its_characters_are_printed(
             assert bad not in said
     # Colours are rich's own.
     assert ("\x1b[1;31m" in files[0].getvalue()) is is_terminal
+
+
+ERROR = "KeyError: '[/INST]' :key: install it: pip install 'troupe[rollout]' [dim]"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_text_when_it_has_brackets_and_colons_then_it_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    file = (Terminal if is_terminal else io.StringIO)()
+    monkeypatch.setattr(sys, "stdout", file)
+    monkeypatch.setenv("COLUMNS", "200")
+    table = Table("column", box=None)
+    table.add_row(ERROR)
+    for renderable in (ERROR, table):
+        out().print(renderable)
+    assert file.getvalue().count(ERROR) == 2
+
+
+class Jobs:
+    """A router's client with one job that failed."""
+
+    def __enter__(self) -> "Jobs":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def jobs(self, *, limit: int) -> list[SimpleNamespace]:
+        failed = {"job_id": "a-1", "state": "failed", "error": ERROR, "run_dir": "runs/a-1"}
+        return [SimpleNamespace(**failed, step=0, steps=5, queue_position=None)]
+
+
+def test_jobs_when_an_error_has_square_brackets_then_it_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "connect", lambda *_: Jobs())
+    assert run(["jobs"]) == 0
+    assert ERROR in capsys.readouterr().out
+
+
+def test_panel_when_it_is_drawn_then_styles_are_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress("a-1", 5, metrics={"reward_mean": 0.5}, phases={"[learn]": 1.0})
+    out().print(panel(progress, 0.0))
+    said = capsys.readouterr().out
+    assert "reward +0.500" in said and "[learn] 1.0 s" in said
+    assert "dim" not in said
