@@ -50,7 +50,8 @@ def test_help_when_shown_then_imports_no_command() -> None:
     tops, commands = (ast.literal_eval(line) for line in done.stderr.splitlines())
     slow = {"redis", "opentelemetry", "grpc", "httpx", "pydantic", "yaml", "google", *HEAVY}
     assert sorted(slow & set(tops)) == []
-    assert sorted(commands) == ["troupe.cli.commands", "troupe.cli.main", "troupe.cli.output"]
+    names = ("commands", "main", "output", "signals")
+    assert sorted(commands) == [f"troupe.cli.{name}" for name in names]
 
 
 def test_help_when_shown_then_says_of_each_command_what_the_command_says() -> None:

@@ -20,7 +20,6 @@ from rich.progress import Progress as Bars
 from troupe.cli.eval_team import flags_of_team, only_known_code, sampling_of_team, seats_of_team
 from troupe.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, err, note, out, print_json
 from troupe.cli.settings import settings_from
-from troupe.cli.signals import terminate_as_interrupt
 from troupe.cli.specs import with_overrides
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError
@@ -113,7 +112,7 @@ def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: 
     folder = flags.target or Path("evals") / f"{family.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     note(f"results: {folder}")
     try:
-        with terminate_as_interrupt(), _progress() as progress:
+        with _progress() as progress:
             report = asyncio.run(evaluate(plan, family, teams, folder, settings, progress))
     except KeyboardInterrupt:
         note(f"interrupted; the same command with --out {folder} goes on")

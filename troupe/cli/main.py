@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from troupe import __version__
 from troupe.cli.commands import COMMANDS
 from troupe.cli.output import EXIT_INTERRUPTED, EXIT_OK, out, quiet_logs, report
+from troupe.cli.signals import terminate_as_interrupt
 from troupe.errors import TroupeError
 
 EPILOG = "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."
@@ -99,7 +100,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the ``troupe`` script."""
-    sys.exit(run())
+    with terminate_as_interrupt():
+        status = run()
+    sys.exit(status)
 
 
 def _show_version(is_asked: bool) -> None:

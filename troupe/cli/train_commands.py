@@ -24,7 +24,6 @@ from troupe.cli.model_commands import make_tiny
 from troupe.cli.output import EXIT_INTERRUPTED, err, note, print_json
 from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings, settings_from
-from troupe.cli.signals import terminate_as_interrupt
 from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_paths
 from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts
@@ -123,10 +122,9 @@ def run_job(
 ) -> int:
     """Up, begin, watch, down, and an ablation on so many tasks; the job's exit status."""
     try:
-        with terminate_as_interrupt():
-            job = job_to_end(settings, begin, quiet=as_json)
-            if not as_json:
-                print_outcome(job)
+        job = job_to_end(settings, begin, quiet=as_json)
+        if not as_json:
+            print_outcome(job)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     has_ablation = ablation and job.state == "succeeded"
@@ -140,9 +138,8 @@ def run_job(
 def _ablated(run_dir: Path, num_tasks: int, *, quiet: bool) -> dict[str, Any]:
     """The ablation's part of the job's document: none, and a note, where it did not come about."""
     try:
-        with terminate_as_interrupt():
-            spec = load_spec(run_dir / "spec.json")
-            return {"ablation": ablate(spec, run_dir, num_tasks, quiet=quiet)}
+        spec = load_spec(run_dir / "spec.json")
+        return {"ablation": ablate(spec, run_dir, num_tasks, quiet=quiet)}
     except KeyboardInterrupt:
         why = "interrupted"
     except TroupeError as error:
