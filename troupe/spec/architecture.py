@@ -1,7 +1,7 @@
 """Models whose architecture the trainer does not compute, or not rightly: refused by their config.
 
 Owns which they are: mixtures of experts, logits that are scaled or capped, and attention to fewer
-tokens than a model's context has.
+tokens than a model's context has; and layers that get no adapter in any model.
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Any
 
 from troupe.spec.issues import Issue
 from troupe.spec.job import JobSpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Where the configs of Qwen-MoE, Mixtral and gpt-oss, DeepSeek, and others have their number."""
@@ -19,6 +20,8 @@ _CAPS = ("final_logit_softcapping", "attn_logit_softcapping", "logits_soft_cap")
 _SCALES = ("logits_scaling", "logit_scale", "lm_head_multiplier", "output_multiplier",
            "logits_mup_width_multiplier")  # fmt: skip
 """Of Granite, Cohere, Falcon-H1 and others; null or 1 where nothing is scaled."""
+_VOCABULARY = ("embed_tokens", "lm_head")
+"""Layers of one row a token. Where they share weights an adapter of one would change both."""
 _WINDOWS = ("sliding_window", "sliding_window_size", "attention_chunk_size")
 
 
@@ -79,9 +82,27 @@ def _window(language: Mapping[str, Any]) -> int | None:
     return min((size for size in sizes if isinstance(size, int) and size > 0), default=None)
 
 
+def targets_refusal(policy: PolicySpec) -> str | None:
+    """Why no adapter of ``policy`` may be made; None if it may."""
+    targets = policy.train.targets if isinstance(policy.train, LoraSpec) else ()
+    # A target names each module whose path ends with it.
+    refused = [name for name in targets if name.rpartition(".")[2] in _VOCABULARY]
+    if isinstance(targets, str) or not refused:
+        return None
+    return (
+        f"'{refused[0]}' gets no adapter: peft would send the whole layer with it, which no engine "
+        "takes, and embedding and output head can share weights. Name linear layers of the "
+        "decoder's blocks, such as q_proj, or use 'all-linear'"
+    )
+
+
 def architecture_issues(spec: JobSpec) -> list[Issue]:
-    """Models that are refused, where their folders are on this machine."""
-    issues: list[Issue] = []
+    """Models that are refused, where their folders are on this machine, and targets that are."""
+    issues = [
+        Issue(f"/policies/{name}/train/targets", refusal)
+        for name, policy in spec.policies.items()
+        if (refusal := targets_refusal(policy)) is not None
+    ]
     for pointer, model in spec.models().items():
         try:
             config: Any = json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))

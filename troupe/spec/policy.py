@@ -42,7 +42,8 @@ class LoraSpec(SpecModel):
     alpha: float = Field(default=32.0, gt=0.0)
     """Scale: the update is multiplied by alpha / rank."""
     targets: list[str] | Literal["all-linear"] = "all-linear"
-    """Module names that get an adapter. In a model that takes images, of its language model."""
+    """Module names that get an adapter: linear layers of the blocks, not `lm_head` or
+    `embed_tokens`. In a model that takes images, of its language model."""
     vision: bool = Field(default=False, exclude_if=is_empty)
     """Also adapt the vision tower of a model that takes images."""
 

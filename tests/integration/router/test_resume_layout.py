@@ -1,11 +1,13 @@
 """A job laid out for some GPUs is resumed on others: its run folder keeps what was asked for."""
 
+import json
 from pathlib import Path
 
+import pytest
 from redis.asyncio import Redis
 from rest_world import spec_document
 
-from troupe.spec import JobSpec, load_spec, parse_spec
+from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.settings import RouterSettings
@@ -59,3 +61,20 @@ async def test_dtype_when_left_out_then_gpus_give_bfloat16_which_a_resumed_job_k
             assert record.spec.policies["p"].dtype == kept
             await store.transition(record.job_id, "launching")
             await store.transition(record.job_id, "failed")
+
+
+async def test_job_when_it_is_resumed_and_its_targets_are_refused_now_then_it_says_which(
+    redis: Redis, tmp_path: Path
+) -> None:
+    store = JobStore(redis)
+    commands = JobCommands(RouterSettings(runs_dir=tmp_path), redis, store)
+    spec = parse_spec(spec_document(tmp_path))
+    record = (await commands.submit(b"1", spec, key=None)).record
+    await store.transition(record.job_id, "launching")
+    await store.transition(record.job_id, "failed")
+    stored = record.run_dir / "spec.json"
+    document = json.loads(stored.read_text())
+    document["policies"]["p"]["train"] = {"kind": "lora", "targets": ["lm_head"]}
+    stored.write_text(json.dumps(document))
+    with pytest.raises(SpecInvalidError, match="/policies/p/train/targets: 'lm_head' gets no"):
+        await commands.resume(record.job_id, None)

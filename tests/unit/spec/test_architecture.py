@@ -121,3 +121,39 @@ def test_tensor_parallelism_when_a_spec_asks_for_it_then_is_refused_by_field(
 ) -> None:
     with pytest.raises(SpecInvalidError, match="/trainer/tensor_parallel"):
         parse_spec(_document(tmp_path, trainer={"tensor_parallel": 2}))
+
+
+@pytest.mark.parametrize("name", ["lm_head", "embed_tokens", "model.embed_tokens"])
+def test_spec_when_targets_name_the_output_head_then_it_is_refused_by_field(
+    tmp_path: Path, name: str
+) -> None:
+    train = {"kind": "lora", "targets": ["q_proj", name]}
+    document = _document(tmp_path, policies={"p": {"model": str(tmp_path), "train": train}})
+    [issue] = architecture_issues(parse_spec(document))  # an earlier version's run can be read
+    assert issue.pointer == "/policies/p/train/targets"
+    assert f"'{name}' gets no adapter" in issue.message
+    path = tmp_path / "job.yaml"
+    path.write_text(str(document), encoding="utf-8")
+    with pytest.raises(SpecInvalidError, match="/policies/p/train/targets: "):
+        validate(path)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        {"kind": "lora", "targets": "all-linear"},
+        {"kind": "lora", "targets": ["q_proj", "self_attn.v_proj"]},
+        {"kind": "full"},
+    ],
+)
+def test_spec_when_targets_are_layers_of_blocks_then_it_is_not_refused(
+    tmp_path: Path, train: dict[str, Any]
+) -> None:
+    document = _document(tmp_path, policies={"p": {"model": str(tmp_path), "train": train}})
+    assert architecture_issues(parse_spec(document)) == []
+
+
+def test_spec_when_it_names_modules_to_save_then_it_is_refused_by_field(tmp_path: Path) -> None:
+    train = {"kind": "lora", "modules_to_save": ["lm_head"]}
+    with pytest.raises(SpecInvalidError, match=r"/policies/p/train/.*modules_to_save"):
+        parse_spec(_document(tmp_path, policies={"p": {"model": "m", "train": train}}))

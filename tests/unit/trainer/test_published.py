@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
+from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import PRESETS
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.loading import with_adapter
@@ -40,3 +41,10 @@ def test_adapter_of_qwen3_8b_when_its_rank_is_32_then_counts_so_many_megabytes(
     assert {tensor.dtype for tensor in sent.values()} == {dtype}
     assert len(sent) == 36 * 7 * 2
     assert round(sum(t.numel() * t.element_size() for t in sent.values()) / 1e6) == megabytes
+
+
+def test_adapter_of_an_output_head_when_it_is_to_be_made_then_refused_by_field() -> None:
+    policy = PolicySpec(model="m", train=LoraSpec(targets=["q_proj", "lm_head"]))
+    with pytest.raises(InvalidArgumentError, match="'lm_head' gets no adapter") as refused:
+        with_adapter("p", None, policy, seed=0)
+    assert refused.value.pointer == "/policies/p/train/targets"

@@ -20,7 +20,7 @@ from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedError
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
-from troupe.spec.architecture import architecture_refusal
+from troupe.spec.architecture import architecture_refusal, targets_refusal
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.stored import StoredTensors
@@ -188,6 +188,9 @@ def with_adapter(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> 
     Raises:
         InvalidArgumentError: its targets name no linear layer, or none that it should.
     """
+    pointer = f"/policies/{policy}/train/targets"
+    if (refusal := targets_refusal(policy_spec)) is not None:
+        raise InvalidArgumentError(refusal, pointer=pointer)
     spec = cast("LoraSpec", policy_spec.train)
     config = LoraConfig(
         r=spec.rank,
@@ -205,7 +208,7 @@ def with_adapter(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> 
             raise InvalidArgumentError(
                 f"The adapter of policy '{policy}' can't be made: {error}. Name linear layers of "
                 "the model, or use 'all-linear'.",
-                pointer=f"/policies/{policy}/train/targets",
+                pointer=pointer,
             ) from error
     if spec.vision and not any(
         ".visual." in name and p.requires_grad for name, p in adapted.named_parameters()
@@ -213,7 +216,7 @@ def with_adapter(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> 
         raise InvalidArgumentError(
             f"`targets` of policy '{policy}' name no layer of its vision tower; use 'all-linear', "
             "or leave `vision` out.",
-            pointer=f"/policies/{policy}/train/targets",
+            pointer=pointer,
         )
     for module in adapted.modules():
         if isinstance(module, LoraLayer):
