@@ -40,5 +40,5 @@ DATASET = Dataset(
     citation="Li et al. 2023, Can LLM Already Serve as A Database Interface? A BIg Bench for "
     "Large-Scale Database Grounded Text-to-SQLs, arXiv 2305.03111",
     format_source="https://github.com/bird-bench/mini_dev",
-    contamination_fields=("question",),
+    contamination_fields=("db_id", "question"),
 )

@@ -43,5 +43,5 @@ DATASET = Dataset(
     citation="Yu et al. 2018, Spider: A Large-Scale Human-Labeled Dataset for Complex and "
     "Cross-Domain Semantic Parsing and Text-to-SQL Task, arXiv 1809.08887",
     format_source="https://github.com/taoyds/spider",
-    contamination_fields=("question",),
+    contamination_fields=("db_id", "question"),
 )

@@ -1,9 +1,15 @@
 """Readers of Spider and BIRD mini-dev: rows in their published form, and what is refused."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from troupe.data.dataset import RefusedRowError
+from troupe.data.prepare import Options, prepare
 from troupe.data.registry import find_dataset
+from troupe.data.sources import Source
 from troupe_tasks.datasets import bird_minidev, spider
 from troupe_tasks.sql.published import SqlRow
 
@@ -54,3 +60,29 @@ def test_row_when_it_cannot_be_used_then_is_refused_with_a_reason(
     with pytest.raises(RefusedRowError) as caught:
         find_dataset(name).convert(row)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "given"),
+    [("spider", "dev.json", SPIDER), ("bird_minidev", "mini_dev_sqlite.json", BIRD)],
+)
+def test_question_when_two_databases_are_asked_it_then_it_is_no_repeat(
+    name: str, file: str, given: dict[str, Any], tmp_path: Path
+) -> None:
+    other = {**given, "db_id": "banks", "question_id": 8}
+    same = {**given, "question": given["question"].upper(), "question_id": 9}
+    (tmp_path / file).write_text(json.dumps([given, other, same]))
+    options = Options(splits=("test",))
+    test = prepare(find_dataset(name), Source(tmp_path), tmp_path / "out", options).splits["test"]
+    assert (test.num_written, test.refused) == (2, {"duplicate": 1})
+
+
+def test_question_when_another_database_of_train_is_asked_it_then_it_is_no_overlap(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "dev.json").write_text(json.dumps([SPIDER]))
+    train = [{**SPIDER, "db_id": "museum"}, SPIDER]
+    (tmp_path / "train_spider.json").write_text(json.dumps(train))
+    options = Options(drop_overlap=True)
+    made = prepare(find_dataset("spider"), Source(tmp_path), tmp_path / "out", options)
+    assert (made.splits["train"].num_written, made.splits["train"].num_dropped) == (1, 1)
