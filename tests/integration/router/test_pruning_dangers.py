@@ -13,6 +13,8 @@ from redis.asyncio import Redis
 from rest_world import RestWorld, rest_world, spec_document
 from test_pruning import DAY, add, jobs, prune
 
+from troupe.aio import cancel_all
+from troupe.clients.rest.models.jobs import JobState
 from troupe_router.conduct import run_folder_keeper
 from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.jobs import store as store_module
@@ -55,6 +57,62 @@ async def test_prune_when_the_disk_refused_the_pin_then_the_job_stays_all_the_sa
     await keeper(world).start()
     assert (await prune(world, max_age_s=1))["removed"] == []
     assert (run_dir / "checkpoints").is_dir()
+
+
+@pytest.mark.parametrize("is_measured", [False, True])
+@pytest.mark.parametrize("state", ["succeeded", "failed"])
+async def test_prune_when_the_file_of_a_job_that_ended_now_lags_then_its_folder_stays(
+    world: RestWorld,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: JobState,
+    is_measured: bool,
+) -> None:
+    run_dir = await add(world, tmp_path, "demo-1", days=0, state="running", ended_at=0.0)
+    if is_measured:
+        await prune(world, max_age_s=30 * DAY)
+    with monkeypatch.context() as slow:
+        slow.setattr(store_module, "write_job", refuse)
+        await world.store.transition("demo-1", state)
+    assert '"state": "running"' in (run_dir / "job.json").read_text()
+    done = await prune(world, max_age_s=30 * DAY)
+    assert (done["removed"], done["protected"]) == ([], [])
+    assert (run_dir / "checkpoints").is_dir()
+
+
+async def test_prune_when_nobody_knows_when_a_job_ended_then_its_folder_stays(
+    world: RestWorld, tmp_path: Path
+) -> None:
+    run_dir = await add(world, tmp_path, "demo-1", days=0, ended_at=0.0)
+    done = await prune(world, max_age_s=1)
+    assert done["removed"] == []
+    [protected] = done["protected"]
+    assert protected["reason"] == "it is not known when the job ended"
+    assert (run_dir / "checkpoints").is_dir()
+
+
+async def test_keeper_when_a_look_fails_with_any_error_then_it_looks_again(
+    world: RestWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        await add(world, tmp_path, f"demo-{number}", days=9 - number)
+    monkeypatch.setattr(run_folder_keeper, "_LOOK_S", 0.01)
+    pruning, failures = world.app.state.parts.pruning, list[str]()
+    whole = pruning.run
+
+    async def fail_once(*args: Any) -> Any:
+        if not failures:
+            failures.append("once")
+            raise KeyError("demo-1")
+        return await whole(*args)
+
+    monkeypatch.setattr(pruning, "run", fail_once)
+    keeping = asyncio.create_task(keeper(world).run())
+    async with asyncio.timeout(30):
+        while await jobs(world) != {"demo-2"}:
+            assert not keeping.done()
+    await cancel_all(keeping)
+    assert failures == ["once"]
 
 
 @pytest.mark.parametrize("what", ["pinned", "read", "resumed"])

@@ -64,7 +64,7 @@ def test_excess_when_there_is_no_limit_then_nothing_goes(found: list[KeptRun]) -
 def test_run_is_protected_for_every_state_and_reason(
     state: JobState, is_pinned: bool, is_read: bool, is_old: bool
 ) -> None:
-    run = KeptRun("a-1", state, 0.0 if is_old else NOW - 1, 1, is_pinned, is_read)
+    run = KeptRun("a-1", state, 1.0 if is_old else NOW - 1, 1, is_pinned, is_read)
     limit = RetentionLimits(max_age_s=0.5, resumable_s=100.0)
     may_go = state == "succeeded" or (state in ("failed", "cancelled", "paused") and is_old)
     may_go = may_go and not is_pinned and not is_read

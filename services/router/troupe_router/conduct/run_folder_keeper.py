@@ -45,14 +45,14 @@ class RunFolderKeeper:
     async def start(self) -> None:
         """Import what Redis does not know, and remove what a killed removal left.
 
-        Where the disk or Redis refuses that, the router starts all the same and says so; ``run``
-        makes up for it.
+        Where that fails, the router starts all the same and says so; ``run`` makes up for it.
         """
         try:
             await self._begin()
-        except (RedisError, TroupeError, OSError) as error:
+        except Exception as error:
             self._owes_start = True
-            _log.error("run_folders.not_read", path=str(self._runs_dir), error=str(error))
+            path = str(self._runs_dir)
+            _log.error("run_folders.not_read", path=path, error=str(error), exc_info=_bug(error))
 
     async def _begin(self) -> None:
         await self._importing.run()
@@ -60,12 +60,12 @@ class RunFolderKeeper:
         self._owes_start = False
 
     async def run(self) -> None:
-        """Look every second, until cancelled."""
+        """Look every second, until cancelled. No failure ends it: nobody would look any more."""
         while True:
             try:
                 await self._look()
-            except (RedisError, TroupeError, OSError) as error:
-                _log.warning("run_folders.not_kept", error=str(error))
+            except Exception as error:
+                _log.warning("run_folders.not_kept", error=str(error), exc_info=_bug(error))
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> None:
@@ -87,6 +87,11 @@ class RunFolderKeeper:
             wait_s = max(self._every_s, _DISTRUST_S)
             self._next_pruning = time.monotonic() + wait_s
             _log.warning("clock.was_set", by_s=round(by_s), retention_in_s=wait_s)
+
+
+def _bug(error: Exception) -> Exception | None:
+    """The error if its place in the code must be logged: no disk and no Redis explains it."""
+    return None if isinstance(error, RedisError | TroupeError | OSError) else error
 
 
 def _clock_offset() -> float:

@@ -210,6 +210,15 @@ class JobStore:
         each = zip(job_ids, answers, strict=True)
         return {job_id for job_id, answer in each if answer == b"True"}
 
+    async def ended_at(self, job_ids: Collection[str]) -> dict[str, float]:
+        """When each of these jobs that there is ended, by its id; 0 for one that has not."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hget(keys.job(job_id), "ended_at")
+            answers = cast("list[bytes | None]", await pipe.execute())
+        each = zip(job_ids, answers, strict=True)
+        return {job_id: float(answer) for job_id, answer in each if answer}
+
     async def unfinished_ids(self) -> list[str]:
         """Names of the jobs that some router must conduct, a newer version's too; oldest first."""
         idle = {*FINISHED, "paused"}

@@ -20,7 +20,7 @@ from troupe.errors import TroupeError
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.discard import remove_discarded
-from troupe_router.jobs.job_file import JOB_FILE, JobHead
+from troupe_router.jobs.job_file import JOB_FILE
 from troupe_router.jobs.state import FINISHED
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
@@ -66,7 +66,8 @@ class RunPruning:
         states = await self._store.states()
         pinned = await self._store.pinned(states)
         await self._find_read(states)
-        runs = await asyncio.to_thread(self._look, states, pinned)
+        ended = await self._store.ended_at(states)
+        runs = await asyncio.to_thread(self._look, states, pinned, ended)
         now = time.time()
         pruned = Pruned(sum(run.size_bytes for run in runs))
         for run in runs:
@@ -110,24 +111,31 @@ class RunPruning:
         specs = {job.spec.model_dump_json() for job in jobs}
         self._read = await asyncio.to_thread(named_folders, self._runs_dir, specs)
 
-    def _look(self, states: Mapping[str, JobState], pinned: AbstractSet[str]) -> list[KeptRun]:
+    def _look(
+        self,
+        states: Mapping[str, JobState],
+        pinned: AbstractSet[str],
+        ended: Mapping[str, float],
+    ) -> list[KeptRun]:
         """``pinned``: names. A job that Redis does not know is as its file says."""
         runs: list[KeptRun] = []
         for folder in run_folders(self._runs_dir):
             if folder.head is None or not folder.is_recorded:
                 continue
             name, head = folder.path.name, folder.head
-            state = states.get(name, head.state)
             # The file of a job that is listed may lag behind what Redis says.
-            is_pinned = name in pinned or (name not in states and head.is_pinned)
-            rested_at = _rested_at(folder.path, head, state)
+            is_listed = name in states
+            state = states.get(name, head.state)
+            is_pinned = name in pinned or (not is_listed and head.is_pinned)
+            ended_at = ended.get(name, 0.0) if is_listed else head.ended_at
+            rested_at = ended_at if state in FINISHED else _written_at(folder.path)
             size = self._size(folder.path, rested_at)
             runs.append(KeptRun(name, state, rested_at, size, is_pinned, name in self._read))
         self._sizes = {run.name: self._sizes[run.name] for run in runs}
         return runs
 
     def _size(self, path: Path, rested_at: float) -> int:
-        measured_at, size = self._sizes.get(path.name, (0.0, 0))
+        measured_at, size = self._sizes.get(path.name, (None, 0))
         if measured_at != rested_at:
             size = size_of(path)
             self._sizes[path.name] = rested_at, size
@@ -165,8 +173,8 @@ def _resolved(text: str) -> Path | None:
         return None
 
 
-def _rested_at(path: Path, head: JobHead, state: JobState) -> float:
-    return head.ended_at if state in FINISHED else (path / JOB_FILE).lstat().st_mtime
+def _written_at(path: Path) -> float:
+    return (path / JOB_FILE).lstat().st_mtime
 
 
 def size_of(folder: Path) -> int:

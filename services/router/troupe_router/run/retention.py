@@ -35,7 +35,8 @@ class RetentionLimits:
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """A job's run folder. ``rested_at``: when the job came to its present state, in Unix seconds.
+    """A job's run folder. ``rested_at``: when the job came to its present state, in Unix seconds; 0
+    where that is not known.
 
     ``is_read``: the spec of an unfinished job names a path in it, such as a model's.
 
@@ -57,6 +58,8 @@ class KeptRun:
             return "the job is pinned"
         if self.is_read:
             return "an unfinished job reads files of it"
+        if self.rested_at <= 0:
+            return "it is not known when the job ended"
         if self.state in RESUMABLE and now - self.rested_at < limits.resumable_s:
             return f"the job is {self.state} and may be resumed"
         return ""
