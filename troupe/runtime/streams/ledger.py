@@ -313,14 +313,19 @@ class StepLedger:
 
         From then on every process that had a term in it is refused.
         """
+        names = await self.every_key()
+        with redis_errors(f"deletion of job {self._job_id}"):
+            for name in names:
+                await self._redis.unlink(name)
+
+    async def every_key(self) -> list[str]:
+        """Names of the job's keys that there are, but its record and its events."""
         job = self._job_id
-        pattern = keys.every_key_of(job)
         kept_keys = {keys.job(job), keys.events(job), keys.event_ids(job)}
-        with redis_errors(f"deletion of job {job}"):
-            matches = cast("AsyncIterator[bytes]", self._redis.scan_iter(pattern, count=1000))
-            async for key in matches:
-                if key.decode() not in kept_keys:
-                    await self._redis.unlink(key)
+        with redis_errors(f"keys of job {job}"):
+            matches = self._redis.scan_iter(keys.every_key_of(job), count=1000)
+            names = {key.decode() async for key in cast("AsyncIterator[bytes]", matches)}
+        return sorted(names - kept_keys)
 
     @contextmanager
     def _changing(self, operation: str) -> Generator[None]:

@@ -5,7 +5,7 @@ Owns the job's state changes and the lifetime of everything that works for it in
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
@@ -18,6 +18,7 @@ from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableE
 from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.launch.launcher import Launcher
 from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.fencing import Fence
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.streams.memory import RedisMemory
 from troupe.runtime.streams.retry import until_redis_answers
@@ -28,7 +29,7 @@ from troupe_router.conduct.components import JobComponents
 from troupe_router.conduct.job_tasks import JobTasks, JobTasksParts
 from troupe_router.jobs.queue import Quota
 from troupe_router.jobs.record import JobRecord
-from troupe_router.jobs.state import JobState
+from troupe_router.jobs.state import FINISHED, JobState
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.store import MemberStore
 from troupe_router.run import job_metrics
@@ -39,6 +40,8 @@ from troupe_router.run.trackers import Trackers
 from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
+_RESTING: frozenset[JobState] = frozenset({*FINISHED, "queued", "paused"})
+"""States in which no router conducts a job."""
 _LOOK_S = 0.2
 """Between two looks at what a starting job lacks."""
 _ASKED_S = 0.5
@@ -87,6 +90,7 @@ class JobController:
         self._job = job
         self._events = EventLog(parts.redis, job.job_id, source="router")
         self._ledger = StepLedger(parts.redis, job.job_id)
+        self._fence: Fence | None = None
         self._recorder: Recorder | None = None
         self._trackers = Trackers(job, parts.store, self._events)
         self._components = JobComponents(
@@ -113,7 +117,12 @@ class JobController:
 
     async def _run(self) -> None:
         result: dict[str, Any] | None = None
+        holder = f"the router at {self._parts.router}"
         try:
+            self._fence = await self._ledger.take("router", holder)
+            now = await self._parts.store.state(self._job.job_id)
+            if now in _RESTING and now != self._job.state:
+                return  # the router before this one went on until the term began
             if self._job.state == "cancelling":
                 raise Cancelled
             if self._job.state == "pausing":
@@ -176,7 +185,6 @@ class JobController:
     async def _drive(self) -> dict[str, Any]:
         """Run everything that works for the job; returns its result."""
         parts, job = self._parts, self._job
-        await self._ledger.take("router", f"the router at {parts.router}")
         job_tasks = await JobTasks.build(
             JobTasksParts(
                 job,
@@ -247,9 +255,17 @@ class JobController:
                 raise Paused
             await asyncio.sleep(_ASKED_S)
 
-    async def _become(self, state: JobState, reason: str = "") -> None:
+    async def _become(
+        self, state: JobState, reason: str = "", *, deleting: Sequence[str] = ()
+    ) -> None:
+        """Change the job's state; see ``JobStore.transition``. Raises what the user asked for."""
+        store, job_id = self._parts.store, self._job.job_id
         try:
-            self._job = await self._parts.store.transition(self._job.job_id, state, reason=reason)
+            self._job = await store.transition(
+                job_id, state, reason=reason, fence=self._fence, deleting=deleting
+            )
+        except FencedError:
+            raise
         except TroupeError as error:
             now = await self._parts.store.state(self._job.job_id)
             if now == "cancelling":
@@ -266,7 +282,8 @@ class JobController:
         """Stop everything, write the summary, and only then say that the job is over.
 
         A superseded router may have reasons, such as a deadline that passed while it was frozen;
-        they end nothing.
+        they end nothing. The ledger goes with the change of the state: once a job is over, no
+        router takes it up again to delete what is left.
         """
         await self._ledger.check()
         commit = self._parts.settings.commit or await find_commit()
@@ -288,9 +305,8 @@ class JobController:
             state, reason = "cancelled", reason or "cancelled by the user"
         elif now == "queued":
             await self._become("launching")
-        await self._become(state, reason)
+        await self._become(state, reason, deleting=await self._ledger.every_key())
         await self._keep_events()
-        await StepLedger(self._parts.redis, self._job.job_id).delete()
 
     async def _keep_events(self) -> None:
         try:

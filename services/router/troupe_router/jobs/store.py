@@ -13,8 +13,9 @@ from typing import Any, cast
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from troupe.errors import ConflictError, NotFoundError
+from troupe.errors import ConflictError, FencedError, NotFoundError
 from troupe.runtime.streams import keys
+from troupe.runtime.streams.fencing import FENCE, Fence, fence_args, fenced
 from troupe.runtime.streams.redis import WHEN_FULL
 from troupe.runtime.streams.versions import NewerRecordError
 from troupe.runtime.telemetry.logging import get_logger
@@ -27,14 +28,16 @@ _log = get_logger(__name__)
 IDEMPOTENCY_TTL_S = 24 * 3600
 _PAGE = 100
 
-_TRANSITION = f"""{WHEN_FULL}
+_TRANSITION = f"""{WHEN_FULL}{FENCE}
+-- KEYS job, then those that the change deletes; ARGV allowed states (',a,b,'), field value ...
 local now = redis.call('HGET', KEYS[1], 'state')
 if not now then return 'absent' end
 if not string.find(ARGV[1], ',' .. now .. ',', 1, true) then return now end
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+for i = 2, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return ''
 """
-"""HSET of ARGV[2..] when the state is in ARGV[1] (',a,b,'); else the state that forbids it."""
+"""Changes the record when its state is an allowed one; else returns the state that forbids it."""
 
 _SET_PRIORITY = """
 local now = redis.call('HGET', KEYS[1], 'state')
@@ -228,15 +231,34 @@ class JobStore:
         """Jobs that a router of this version must conduct, oldest first."""
         return await self.read(await self.unfinished_ids())
 
-    async def transition(self, job_id: str, to: JobState, *, reason: str = "") -> JobRecord:
-        """Move a job to ``to``; raises ConflictError when the state table refuses it."""
+    async def transition(
+        self,
+        job_id: str,
+        to: JobState,
+        *,
+        reason: str = "",
+        fence: Fence | None = None,
+        deleting: Sequence[str] = (),
+    ) -> JobRecord:
+        """Move a job to ``to``, and delete the keys ``deleting`` of it, as one change.
+
+        Raises:
+            ConflictError: the state table refuses it.
+            FencedError: another router has taken over from the one with this ``fence``.
+        """
         now = time.time()
         changes = {"state": to, "reason": reason}
         if to == "launching":
             changes["started_at"] = str(now)
         if to in FINISHED:
             changes["ended_at"] = str(now)
-        await self._change(job_id, to, changes)
+        try:
+            await self._change(job_id, to, changes, fence, deleting)
+        except (ConflictError, FencedError):
+            # A change whose answer was lost is sent again, and then refused: the job has ended.
+            if (await self.ended_at([job_id])).get(job_id) != now:
+                raise
+            await self.write_file(job_id)
         return await self.get(job_id)
 
     async def set_step(self, job_id: str, step: int) -> None:
@@ -327,11 +349,21 @@ class JobStore:
             )
         return str(used["job_id"])
 
-    async def _change(self, job_id: str, to: JobState, changes: Mapping[str, str]) -> None:
+    async def _change(
+        self,
+        job_id: str,
+        to: JobState,
+        changes: Mapping[str, str],
+        fence: Fence | None = None,
+        deleting: Sequence[str] = (),
+    ) -> None:
         allowed = "," + ",".join(before(to)) + ","
+        names = [keys.job(job_id), *deleting, keys.epochs(job_id)]
         flat = [part for pair in changes.items() for part in pair]
-        running = self._redis.eval(_TRANSITION, 1, keys.job(job_id), allowed, *flat)
-        state = await self._verdict(job_id, running)
+        args = [allowed, *flat, *map(str, fence_args(fence))]
+        with fenced(fence):
+            running = self._redis.eval(_TRANSITION, len(names), *names, *args)
+            state = await self._verdict(job_id, running)
         if state:
             raise ConflictError(f"job '{job_id}' is {state}; it cannot become {to}")
         await self.write_file(job_id)

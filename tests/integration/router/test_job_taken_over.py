@@ -1,0 +1,113 @@
+"""A router that stood still while another one took its job up: nothing of the job changes by it."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_world import JOB, IdleLauncher, World, job_spec, tickets
+from redis.asyncio import Redis
+
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.errors import FencedError
+from troupe.ids import train_round
+from troupe.runtime.launch.launcher import Component, ComponentStatus
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.ledger import StepLedger
+from troupe_router.conduct.controller import JobController
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.state import JobState
+
+ROUND = train_round(0)
+
+
+@pytest.fixture
+def world(redis: Redis, tmp_path: Path) -> World:
+    return World(redis, tmp_path / "runs")
+
+
+class FrozenLauncher(IdleLauncher):
+    """Its trainer can't run; ending the processes takes until ``go``."""
+
+    def __init__(self) -> None:
+        self.stopping, self.go = asyncio.Event(), asyncio.Event()
+
+    async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
+        return [ComponentStatus(c.name, "failed", None, 0, 3, "cannot run") for c in desired]
+
+    async def stop(self, owner: str, *, grace_s: float) -> None:
+        self.stopping.set()
+        await self.go.wait()
+
+
+async def freeze(world: World, record: JobRecord) -> tuple[FrozenLauncher, asyncio.Task[None]]:
+    """A controller of the job that stands still where it ends the processes."""
+    world.launcher = launcher = FrozenLauncher()
+    controller = JobController(world.parts(), record)
+    frozen = asyncio.create_task(controller.run())
+    async with asyncio.timeout(20):
+        await launcher.stopping.wait()
+    return launcher, frozen
+
+
+async def test_router_when_it_stood_still_at_the_end_of_a_job_then_the_job_goes_on_elsewhere(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(steps=1), "running")
+    launcher, frozen = await freeze(world, record)
+    successor = StepLedger(world.redis, JOB)
+    await successor.take("router", "the other router")
+    opened = tickets(ROUND, 3)
+    await successor.open_round(ROUND, records.ROUND_KIND_TRAIN, 0, opened)
+    launcher.go.set()
+    with pytest.raises(FencedError, match="taken over by the other router"):
+        await frozen
+    assert (await world.store.get(JOB)).state == "running"
+    assert await successor.round(ROUND) is not None
+    await successor.check()
+
+
+@pytest.mark.parametrize("state", ["pausing", "cancelling"])
+async def test_router_when_it_stood_still_and_the_job_waits_for_a_new_life_then_it_still_waits(
+    world: World, state: JobState
+) -> None:
+    await world.add_job(job_spec(steps=1), "running")
+    launcher, frozen = await freeze(world, await world.store.transition(JOB, state))
+    # The other router ends what the user asked for, and the user resumes the job.
+    await StepLedger(world.redis, JOB).take("router", "the other router")
+    await world.store.transition(JOB, "paused" if state == "pausing" else "cancelled")
+    await world.store.transition(JOB, "queued")
+    launcher.go.set()
+    with pytest.raises(FencedError):
+        await frozen
+    assert (await world.store.get(JOB)).state == "queued"
+
+
+async def test_router_when_the_one_before_it_ended_the_job_at_the_last_moment_then_leaves_it(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(steps=1), "running")
+    await world.store.transition(JOB, "failed", reason="it ended")
+    ended = await world.drive(record, within_s=20)
+    assert (ended.state, ended.reason) == ("failed", "it ended")
+    assert not (record.run_dir / "summary.json").exists()
+
+
+async def test_end_when_its_answer_is_lost_and_it_is_sent_again_then_the_job_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add_job(job_spec(steps=1), "running")
+    fence = await world.ledger.take("router", "a router")
+    await world.ledger.commit_version("p", 0, "d")
+    deleting, whole = await world.ledger.every_key(), world.redis.eval
+
+    async def twice(*args: Any) -> Any:
+        await whole(*args)
+        return await whole(*args)
+
+    monkeypatch.setattr(world.redis, "eval", twice)
+    ended = await world.store.transition(JOB, "failed", fence=fence, deleting=deleting)
+    assert ended.state == "failed"
+    assert '"failed"' in (ended.run_dir / "job.json").read_text()
+    assert {key.decode() for key in await world.redis.keys(f"*{JOB}*")} == {keys.job(JOB)}
