@@ -9,15 +9,18 @@ import pytest
 from job_world import JOB, IdleLauncher, World, job_spec, tickets
 from redis.asyncio import Redis
 
+from troupe.aio import cancel_all
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.errors import FencedError
 from troupe.ids import train_round
 from troupe.runtime.launch.launcher import Component, ComponentStatus
 from troupe.runtime.streams import keys
+from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe_router.conduct.controller import JobController
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import JobState
+from troupe_router.run.events_file import kept_events
 
 ROUND = train_round(0)
 
@@ -92,6 +95,35 @@ async def test_router_when_the_one_before_it_ended_the_job_at_the_last_moment_th
     ended = await world.drive(record, within_s=20)
     assert (ended.state, ended.reason) == ("failed", "it ended")
     assert not (record.run_dir / "summary.json").exists()
+
+
+async def test_router_when_killed_right_after_it_ended_a_job_then_nothing_is_left_to_do(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await world.add_job(job_spec(steps=1), "running")
+    opened = tickets(ROUND, 3)
+    await world.ledger.open_round(ROUND, records.ROUND_KIND_TRAIN, 0, opened)
+    episode = records.Episode(episode_id=opened[0].ticket_id, round_id=ROUND)
+    await world.ledger.complete_ticket(opened[0], "", [records.Group(policy="p")], episode)
+    ended, whole = asyncio.Event(), world.store.transition
+
+    async def killed_after(job_id: str, to: JobState, **more: Any) -> JobRecord:
+        record = await whole(job_id, to, **more)
+        ended.set()
+        await asyncio.Event().wait()
+        return record
+
+    await world.ledger.fail("it can't go on")
+    await EventLog(world.redis, JOB, source="trainer").emit("step.learned", {"step": 0})
+    monkeypatch.setattr(world.store, "transition", killed_after)
+    router = asyncio.create_task(JobController(world.parts(), record).run())
+    async with asyncio.timeout(30):
+        await ended.wait()
+    await cancel_all(router)
+    assert (await world.store.get(JOB)).state == "failed"
+    left = {key.decode() for key in await world.redis.keys(f"*{JOB}*")}
+    assert left == {keys.job(JOB), keys.events(JOB), keys.event_ids(JOB)}
+    assert [stored.event.type for stored in kept_events(record.run_dir, JOB)] == ["step.learned"]
 
 
 async def test_end_when_its_answer_is_lost_and_it_is_sent_again_then_the_job_has_ended(

@@ -282,8 +282,8 @@ class JobController:
         """Stop everything, write the summary, and only then say that the job is over.
 
         A superseded router may have reasons, such as a deadline that passed while it was frozen;
-        they end nothing. The ledger goes with the change of the state: once a job is over, no
-        router takes it up again to delete what is left.
+        they end nothing. The ledger goes with the change of the state, and the events are kept
+        before it: once a job is over, no router takes it up again for what is left.
         """
         await self._ledger.check()
         commit = self._parts.settings.commit or await find_commit()
@@ -305,6 +305,7 @@ class JobController:
             state, reason = "cancelled", reason or "cancelled by the user"
         elif now == "queued":
             await self._become("launching")
+        await self._keep_events()
         await self._become(state, reason, deleting=await self._ledger.every_key())
         await self._keep_events()
 
