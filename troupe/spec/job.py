@@ -212,12 +212,14 @@ class LimitsSpec(SpecModel):
     """Longest episode; after that its ticket is tried again. Left out: 900 s and the time of
     `max_new_tokens` of every turn, as for `generate_timeout_s`."""
     step_timeout_s: float = Field(default=3600.0, gt=0.0)
-    """Longest step; after that the job fails and names what it waited for."""
+    """Longest step; after that the job fails and names what it waited for. Begins anew when a
+    paused job is resumed, and after a minute or more in which no router conducted the job."""
     phase_deadline_s: float = Field(default=600.0, gt=0.0)
     """Longest phase of a step; after that the event `phase.overdue` names what it waits for."""
     startup_timeout_s: float = Field(default=300.0, gt=0.0)
     """Longest time from launch until every service of the job serves, beside the time that its
-    models' bytes take. Does not count while a cluster pulls images or its queue holds the job."""
+    models' bytes take. Does not count while a cluster pulls images or its queue holds the job.
+    Begins anew after a minute or more in which no router conducted the job."""
     image_pull_timeout_s: float = Field(
         default=_PULL_S, gt=0.0, exclude_if=lambda timeout_s: timeout_s == _PULL_S
     )

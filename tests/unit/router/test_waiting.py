@@ -73,6 +73,13 @@ def test_explain_when_episodes_are_open_then_counts_them_and_names_the_busiest()
     assert found.sentence == "Step 3 waits for 3 of 8 episodes; busiest: r1 (7 requests)."
 
 
+def test_explain_when_a_paused_job_goes_on_then_its_open_step_waits_since_the_new_start() -> None:
+    resumed = replace(job(), started_at=990.0)
+    for members in (everybody(), everybody()[1:]):
+        found = explain(Facts(resumed, members, WANTED, a_round(5), {"p": 3}, now=NOW))
+        assert (found.phase, found.since) == ("play", 990.0)
+
+
 def test_explain_when_a_replica_is_gone_in_mid_play_then_names_the_policy() -> None:
     facts = Facts(job(), everybody()[1:], WANTED, a_round(5), {"p": 3}, now=NOW)
     found = explain(facts)

@@ -26,6 +26,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
 from troupe.spec.deadlines import load_s, startup_s
 from troupe_router.conduct.components import JobComponents
+from troupe_router.conduct.conducted import Conducted
 from troupe_router.conduct.job_tasks import JobTasks, JobTasksParts
 from troupe_router.jobs.queue import Quota
 from troupe_router.jobs.record import JobRecord
@@ -91,6 +92,7 @@ class JobController:
         self._events = EventLog(parts.redis, job.job_id, source="router")
         self._ledger = StepLedger(parts.redis, job.job_id)
         self._fence: Fence | None = None
+        self._conducted = Conducted(parts.store, self._ledger, job.job_id)
         self._recorder: Recorder | None = None
         self._trackers = Trackers(job, parts.store, self._events)
         self._components = JobComponents(
@@ -185,6 +187,7 @@ class JobController:
     async def _drive(self) -> dict[str, Any]:
         """Run everything that works for the job; returns its result."""
         parts, job = self._parts, self._job
+        await self._conducted.begin()
         job_tasks = await JobTasks.build(
             JobTasksParts(
                 job,
@@ -195,6 +198,7 @@ class JobController:
                 parts.members,
                 self._events,
                 self._components,
+                self._conducted,
                 parts.disk,
                 parts.memory,
             )
@@ -205,12 +209,14 @@ class JobController:
             self._conduct(job_tasks),
             self._components.keep(),
             self._watch_cancel(),
+            self._conducted.keep(),
             self._trackers.run(lambda: job_tasks.recorder.lines),
         )
 
     async def _conduct(self, job_tasks: JobTasks) -> dict[str, Any]:
         if self._job.state == "launching":
             await self._wait_started()
+            await self._conducted.begin_anew()  # a step that was open has its time after the start
             await self._become("running")
         return await job_tasks.conduct()
 
@@ -231,7 +237,7 @@ class JobController:
             if not missing:
                 return
             held_at = max(self._parts.disk.short_at, self._components.held_at)
-            if patience.left_s(max(began, held_at)) <= 0:
+            if patience.left_s(max(began, held_at, self._conducted.since)) <= 0:
                 raise JobFailedError(
                     f"not everything was up within {limit_s:.0f} s (limits.startup_timeout_s = "
                     f"{limits.startup_timeout_s:g} s, and {load_s(self._job.spec):.0f} s to load "

@@ -18,6 +18,7 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.streams.memory import RedisMemory
 from troupe_router.conduct.components import JobComponents
+from troupe_router.conduct.conducted import Conducted
 from troupe_router.conduct.rounds import RoundRunner
 from troupe_router.conduct.watchdog import Watchdog
 from troupe_router.jobs.record import JobRecord
@@ -39,6 +40,7 @@ class JobTasksParts:
     members: MemberStore
     events: EventLog
     components: JobComponents
+    conducted: Conducted
     disk: DiskSpace
     memory: RedisMemory
 
@@ -71,7 +73,7 @@ class JobTasks:
             disk=parts.disk,
             memory=parts.memory,
             records_tokens=parts.settings.record_tokens,
-            held_at=lambda: parts.components.held_at,
+            held_at=lambda: max(parts.components.held_at, parts.conducted.since),
         )
         watchdog = Watchdog(
             job,

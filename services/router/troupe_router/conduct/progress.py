@@ -153,13 +153,14 @@ def _playing(facts: Facts, state: RoundState | None) -> Waiting:
     missing = _missing(facts)
     if state is None:
         return Waiting("play", job.step, 0.0, ("router",), f"Step {job.step} is about to open.")
+    since = max(state.opened_at, job.started_at)  # it may have been open while the job was paused
     left = state.num_tickets - state.num_done - state.num_dropped
     what = "The evaluation" if state.round_id == eval_round(state.step) else f"Step {state.step}"
     text = f"{what} waits for {left} of {state.num_tickets} episodes"
     if missing:
         text += f", and these do not serve: {', '.join(words for _, words in missing)}."
         waited_for = tuple(where for where, _ in missing)
-        return Waiting("play", state.step, state.opened_at, waited_for, text)
+        return Waiting("play", state.step, since, waited_for, text)
     busy = [m.replica for m in facts.members if m.replica.num_in_flight]
     busy = [r for r in busy if r.kind != ReplicaKind.REPLICA_KIND_TRAINER]
     busy.sort(key=lambda replica: -replica.num_in_flight)
@@ -167,7 +168,7 @@ def _playing(facts: Facts, state: RoundState | None) -> Waiting:
         loads = [f"{r.replica_id} ({r.num_in_flight} requests)" for r in busy[:3]]
         text += f"; busiest: {', '.join(loads)}"
     waited_for = tuple(r.replica_id for r in busy[:3]) or ("router",)
-    return Waiting("play", state.step, state.opened_at, waited_for, text + ".")
+    return Waiting("play", state.step, since, waited_for, text + ".")
 
 
 def _missing(facts: Facts) -> list[tuple[str, str]]:

@@ -38,8 +38,8 @@ class RoundRunner:
     """One job's steps.
 
     ``missing`` names what does not serve, for the reasons of failed jobs. While ``disk`` or
-    ``memory`` is short of room, no round is opened. ``held_at`` is when a queue or the
-    pulling of images alone were last seen to hold the job back.
+    ``memory`` is short of room, no round is opened. ``held_at`` is when a queue, the
+    pulling of images or the lack of a conductor alone were last seen to hold the job back.
     """
 
     def __init__(
@@ -270,8 +270,8 @@ class RoundRunner:
     async def _wait(self, what: str, since: float) -> None:
         """Wait until the ledger changes; raises JobFailedError on a failure or when time is up.
 
-        A time without room on the disk or in the cluster's queue, or while nodes pull images, is
-        nobody's fault: the limit counts from its end.
+        A time without room on the disk or in the cluster's queue, while nodes pull images, or in
+        which nobody conducted the job, is nobody's fault: the limit counts from its end.
         """
         limit_s = self._spec.limits.step_timeout_s
         held_at = max(self._disk.short_at, self._held_at())
