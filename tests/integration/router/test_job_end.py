@@ -17,6 +17,7 @@ from troupe.ids import train_round
 from troupe.runtime.launch.launcher import PULLING, QUEUED, Component, ComponentStatus
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
+from troupe_router.run.record_file import RecordFile
 from troupe_router.run.recorder import Recorder
 
 EVERY_KIND = (pb.REPLICA_KIND_TRAINER, pb.REPLICA_KIND_ENV, pb.REPLICA_KIND_ROLLOUT)
@@ -323,3 +324,40 @@ async def test_job_when_cancelled_before_a_complete_round_is_recorded_then_its_m
     assert ended.state == "cancelled"
     assert "play:0" in await world.store.notes(JOB)
     assert len((record.run_dir / "episodes.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("was_launching", [False, True])
+async def test_job_when_cancelled_before_its_files_are_read_then_the_summary_is_that_of_its_files(
+    world: World, was_launching: bool
+) -> None:
+    record = await world.add_job(job_spec(steps=2), "launching")  # nothing serves: no conductor
+    _record_a_step(record.run_dir)
+    cancelling = await world.store.transition(JOB, "cancelling")
+    ended = await world.drive(record if was_launching else cancelling)
+    assert ended.state == "cancelled"
+    summary = json.loads((record.run_dir / "summary.json").read_text())
+    assert (summary["state"], summary["steps"], summary["tokens"]) == ("cancelled", 1, 300)
+    assert (summary["base_success"], summary["num_eval"]) == (0.25, 8)
+    assert summary["groups_trained"] == 12
+    assert [loss["part"] for loss in summary["records_lost"]] == ["train-00001"]
+
+
+async def test_job_when_its_lines_are_not_those_of_troupe_then_it_ends_all_the_same(
+    world: World,
+) -> None:
+    await world.add_job(job_spec(steps=2), "running")
+    record = await world.store.transition(JOB, "cancelling")
+    (record.run_dir / "metrics.jsonl").write_text('{"kind": "train", "step": 0}\n{"a": 1}\n')
+    assert (await world.drive(record)).state == "cancelled"
+    assert json.loads((record.run_dir / "summary.json").read_text())["steps"] == 0
+
+
+def _record_a_step(run_dir: Path) -> None:
+    """The base's evaluation and step 0, of which step 1 was lost."""
+    evaluation = {"kind": "eval", "step": 0, "success": 0.25, "num_tasks": 8}
+    step = {"kind": "train", "step": 0, "wall_s": 1.0, "num_tokens": 300, "groups_trained": 12}
+    step["phases"] = {"generate": 0.5, "learn": 0.2}
+    metrics = RecordFile(run_dir / "metrics.jsonl")
+    for name, line in (("eval-00000", evaluation), ("train-00000", step)):
+        metrics.append(name, [json.dumps(line).encode() + b"\n"])
+    metrics.mark_lost(["train-00001"])

@@ -35,6 +35,7 @@ from troupe_router.jobs.store import JobStore
 from troupe_router.members.store import MemberStore
 from troupe_router.run import job_metrics
 from troupe_router.run.events_file import keep_events
+from troupe_router.run.record_restore import JobRecords
 from troupe_router.run.recorder import Recorder
 from troupe_router.run.summary import find_commit, summarize, write_summary
 from troupe_router.run.trackers import Trackers
@@ -292,20 +293,11 @@ class JobController:
         before it: once a job is over, no router takes it up again for what is left.
         """
         await self._ledger.check()
-        commit = self._parts.settings.commit or await find_commit()
-        losses = self._recorder.losses if self._recorder else ()
-        summary = summarize(
-            self._job,
-            self._recorded,
-            result,
-            state=state,
-            reason=reason,
-            commit=commit,
-            losses=losses,
-        )
+        summary = await self._summary(state, reason, result)
         await asyncio.gather(self._components.stop(), self._write(summary))
         await self._record_rest()
-        await self._trackers.close(self._recorded, state)
+        lines, _ = await self._records()
+        await self._trackers.close(lines, state)
         now = await self._parts.store.state(self._job.job_id)
         if now == "cancelling":
             state, reason = "cancelled", reason or "cancelled by the user"
@@ -321,10 +313,38 @@ class JobController:
         except OSError as error:
             _log.error("events.not_kept", job_id=self._job.job_id, error=str(error))
 
-    @property
-    def _recorded(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl."""
-        return self._recorder.lines if self._recorder else []
+    async def _summary(
+        self, state: JobState, reason: str, result: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        commit = self._parts.settings.commit or await find_commit()
+        lines, losses = await self._records()
+        outcome = partial(
+            summarize, self._job, state=state, reason=reason, commit=commit, losses=losses
+        )
+        try:
+            return outcome(lines, result)
+        except (LookupError, TypeError, ValueError) as error:
+            # Not this version's lines, or not Troupe's: they keep no job from ending.
+            _log.error("metrics.not_summarized", job_id=self._job.job_id, error=repr(error))
+            return outcome([], result)
+
+    async def _records(self) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+        """The lines of metrics.jsonl, and what the job's records lack.
+
+        A job may end before a recorder was here, or before it read the files: those of earlier
+        controllers are read then.
+        """
+        if self._recorder and self._recorder.lines:
+            return self._recorder.lines, self._recorder.losses
+        try:
+            records = await asyncio.to_thread(JobRecords.read, self._job.run_dir)
+            stored = await asyncio.to_thread(records.metrics.lines)
+        except OSError as error:
+            if is_transient(error):
+                raise
+            _log.error("metrics.not_read", job_id=self._job.job_id, error=str(error))
+            return [], []
+        return [line for _, line in stored], records.losses
 
     async def _record_rest(self) -> None:
         """Record a round that was complete but not recorded when the job was told to stop.

@@ -31,6 +31,14 @@ class JobRecords:
     episodes: RecordFile
     metrics: RecordFile
 
+    @classmethod
+    def read(cls, run_dir: Path) -> "JobRecords":
+        """The records of a job that nobody records right now, as their digests note them."""
+        found = cls(RecordFile(run_dir / "episodes.jsonl"), RecordFile(run_dir / "metrics.jsonl"))
+        found.episodes.look()
+        found.metrics.look()
+        return found
+
     @property
     def losses(self) -> list[dict[str, str]]:
         """What is missing of them: file, part and loss of each part that is not whole."""
