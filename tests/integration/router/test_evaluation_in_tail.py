@@ -159,3 +159,19 @@ async def test_evaluation_when_the_router_dies_between_its_line_and_its_mark_the
     finally:
         await cancel_all(conducting)
     assert [line["kind"] for line in _lines(world)] == ["eval"]
+
+
+async def test_evaluation_when_the_job_is_resumed_with_fewer_tasks_then_it_is_recorded_as_opened(
+    redis: Redis, tmp_path: Path
+) -> None:
+    world, kind = World(redis, tmp_path), pb.ROUND_KIND_EVAL
+    record = await world.add_job(job_spec(eval={"num_tasks": EVAL_TASKS}), "running")
+    await world.ledger.commit_version("p", 0, "first")
+    round_id, names = eval_round(0), [ticket_id(JOB, eval_round(0), i) for i in range(TASKS)]
+    opened = [pb.Ticket(ticket_id=n, job_id=JOB, round_id=round_id, kind=kind) for n in names]
+    await world.ledger.open_round(round_id, kind, 0, opened)
+    await _complete(world, round_id, range(TASKS), kind)
+    await world.ledger.set_result({"step": 0, "policies": {}})
+    ended = await world.drive(record)
+    assert ended.state == "succeeded", ended.reason
+    assert [line["num_tasks"] for line in _lines(world)] == [TASKS]

@@ -62,6 +62,14 @@ def test_order_when_an_episode_was_dropped_then_it_says_nothing() -> None:
     assert order(known, 2, 1) == [2, 1]
 
 
+def test_order_when_a_round_had_more_tasks_than_the_spec_has_now_then_the_others_say_nothing() -> (
+    None
+):
+    known = TicketLengths()
+    known.learn("train", range(2), [played(1, solver=10), played(7, solver=90)])
+    assert order(known, 1, 7) == [1, 7]
+
+
 def test_length_of_an_episode_is_the_longest_candidate_of_each_turn() -> None:
     tree = [group("a", (0, 0, 3), (0, 0, 7)), group("a", (0, 1, 5), (0, 1, 2)), group("b")]
     apart = [group("c", (0, 0, 9), (0, 1, 9), (1, 0, 4), (1, 1, 20))]

@@ -26,12 +26,17 @@ class TicketLengths:
         self._by_agent: dict[str, float] = {}
 
     def learn(self, split: str, indices: Sequence[int], episodes: Iterable[pb.Episode]) -> None:
-        """Take in the episodes of a round of these tasks; dropped ones say nothing."""
+        """Take in the episodes of a round of these tasks; dropped ones say nothing.
+
+        Nor do those beyond ``indices``: a round that was open while its job was paused has the
+        tasks of the spec before.
+        """
         of_round: defaultdict[str, list[float]] = defaultdict(list)
         for episode in sorted(episodes, key=lambda episode: episode.episode_id):
-            if episode.dropped_reason:
+            position = ticket_position(episode.episode_id)
+            if episode.dropped_reason or position >= len(indices):
                 continue
-            task = split, indices[ticket_position(episode.episode_id)]
+            task = split, indices[position]
             known = self._by_task.pop(task, {})
             for agent, tokens in tokens_by_agent(episode).items():
                 known[agent] = _moved(known.get(agent), tokens)
