@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from troupe.aio import cancel_all
 from troupe.api.records.v1 import records_pb2 as records
-from troupe.errors import FencedError
+from troupe.errors import ConflictError, FencedError
 from troupe.ids import train_round
 from troupe.runtime.launch.launcher import Component, ComponentStatus
 from troupe.runtime.streams import keys
@@ -126,20 +126,33 @@ async def test_router_when_killed_right_after_it_ended_a_job_then_nothing_is_lef
     assert [stored.event.type for stored in kept_events(record.run_dir, JOB)] == ["step.learned"]
 
 
-async def test_end_when_its_answer_is_lost_and_it_is_sent_again_then_the_job_has_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("to", ["running", "paused", "failed"])
+async def test_change_of_state_when_its_answer_is_lost_and_it_is_sent_again_then_is_made_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, to: JobState
 ) -> None:
-    await world.add_job(job_spec(steps=1), "running")
+    await world.add_job(job_spec(steps=1), "launching")
+    if to == "paused":
+        await world.store.transition(JOB, "pausing")
     fence = await world.ledger.take("router", "a router")
     await world.ledger.commit_version("p", 0, "d")
-    deleting, whole = await world.ledger.every_key(), world.redis.eval
+    deleting = await world.ledger.every_key() if to == "failed" else []
+    whole = world.redis.eval
 
     async def twice(*args: Any) -> Any:
         await whole(*args)
         return await whole(*args)
 
     monkeypatch.setattr(world.redis, "eval", twice)
-    ended = await world.store.transition(JOB, "failed", fence=fence, deleting=deleting)
-    assert ended.state == "failed"
-    assert '"failed"' in (ended.run_dir / "job.json").read_text()
-    assert {key.decode() for key in await world.redis.keys(f"*{JOB}*")} == {keys.job(JOB)}
+    changed = await world.store.transition(JOB, to, fence=fence, deleting=deleting)
+    assert changed.state == to
+    assert f'"{to}"' in (changed.run_dir / "job.json").read_text()
+    left = {key.decode() for key in await world.redis.keys(f"*{JOB}*")}
+    assert (left == {keys.job(JOB)}) == (to == "failed")
+
+
+async def test_change_of_state_when_the_job_is_in_another_state_then_refused(world: World) -> None:
+    await world.add_job(job_spec(steps=1), "running")
+    fence = await world.ledger.take("router", "a router")
+    await world.store.transition(JOB, "cancelling")
+    with pytest.raises(ConflictError, match="is cancelling; it cannot become failed"):
+        await world.store.transition(JOB, "failed", fence=fence)

@@ -254,9 +254,12 @@ class JobStore:
             changes["ended_at"] = str(now)
         try:
             await self._change(job_id, to, changes, fence, deleting)
-        except (ConflictError, FencedError):
-            # A change whose answer was lost is sent again, and then refused: the job has ended.
-            if (await self.ended_at([job_id])).get(job_id) != now:
+        except (ConflictError, FencedError) as error:
+            # A change whose answer was lost is sent again, and then refused.
+            record = await self.find(job_id)
+            is_ended = record is not None and record.ended_at == now
+            is_there = record is not None and record.state == to and fence is not None
+            if not (is_ended if isinstance(error, FencedError) else is_there):
                 raise
             await self.write_file(job_id)
         return await self.get(job_id)
