@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from test_pruning import DAY, add, jobs, prune
 
 from troupe.aio import cancel_all
 from troupe.clients.rest.models.jobs import JobState
+from troupe.runtime.streams import keys
 from troupe_router.conduct import run_folder_keeper
 from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.jobs import store as store_module
@@ -89,6 +90,21 @@ async def test_prune_when_nobody_knows_when_a_job_ended_then_its_folder_stays(
     [protected] = done["protected"]
     assert protected["reason"] == "it is not known when the job ended"
     assert (run_dir / "checkpoints").is_dir()
+
+
+async def test_prune_when_another_router_removes_a_job_meanwhile_then_no_other_goes_for_it(
+    world: RestWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 3):
+        await add(world, tmp_path, f"demo-{number}", days=9 - number)
+    ask = world.store.ended_at
+
+    async def asked_late(job_ids: Collection[str]) -> dict[str, float]:
+        await world.redis.delete(keys.job("demo-1"))
+        return await ask(job_ids)
+
+    monkeypatch.setattr(world.store, "ended_at", asked_late)
+    assert (await prune(world, max_jobs=2))["removed"] == []
 
 
 async def test_keeper_when_a_look_fails_with_any_error_then_it_looks_again(

@@ -123,11 +123,13 @@ class RunPruning:
             if folder.head is None or not folder.is_recorded:
                 continue
             name, head = folder.path.name, folder.head
-            # The file of a job that is listed may lag behind what Redis says.
             is_listed = name in states
+            if is_listed and name not in ended:
+                continue  # removed since the list was made
+            # The file of a job that is listed may lag behind what Redis says.
             state = states.get(name, head.state)
             is_pinned = name in pinned or (not is_listed and head.is_pinned)
-            ended_at = ended.get(name, 0.0) if is_listed else head.ended_at
+            ended_at = ended[name] if is_listed else head.ended_at
             rested_at = ended_at if state in FINISHED else _written_at(folder.path)
             size = self._size(folder.path, rested_at)
             runs.append(KeptRun(name, state, rested_at, size, is_pinned, name in self._read))
