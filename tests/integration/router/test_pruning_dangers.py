@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -16,6 +16,7 @@ from test_pruning import DAY, add, jobs, prune
 from troupe.aio import cancel_all
 from troupe.clients.rest.models.jobs import JobState
 from troupe.runtime.streams import keys
+from troupe.runtime.streams.versions import RECORD_VERSION, VERSION_FIELD
 from troupe_router.conduct import run_folder_keeper
 from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.jobs import store as store_module
@@ -105,6 +106,19 @@ async def test_prune_when_another_router_removes_a_job_meanwhile_then_no_other_g
 
     monkeypatch.setattr(world.store, "ended_at", asked_late)
     assert (await prune(world, max_jobs=2))["removed"] == []
+
+
+async def test_prune_when_a_job_of_a_newer_version_reads_a_folder_then_it_stays(
+    world: RestWorld, tmp_path: Path
+) -> None:
+    base = await add(world, tmp_path, "base-1", days=9)
+    spec = {"policies": {"p": {"model": str(base / "policies" / "p" / "merged")}}}
+    await add(world, tmp_path, "reader-1", days=9, state="running", spec=spec)
+    newer = {VERSION_FIELD: RECORD_VERSION + 1}
+    await world.redis.hset(keys.job("reader-1"), mapping=cast("dict[Any, Any]", newer))
+    done = await prune(world, max_age_s=1)
+    assert done["removed"] == []
+    assert (base / "checkpoints").is_dir()
 
 
 async def test_keeper_when_a_look_fails_with_any_error_then_it_looks_again(

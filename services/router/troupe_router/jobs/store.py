@@ -194,33 +194,22 @@ class JobStore:
         if job_ids is None:
             ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
             job_ids = [job_id.decode() for job_id in ids]
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for job_id in job_ids:
-                pipe.hget(keys.job(job_id), "state")
-            states = cast("list[bytes | None]", await pipe.execute())
-        return {
-            job_id: cast("JobState", state.decode())
-            for job_id, state in zip(job_ids, states, strict=True)
-            if state
-        }
+        found = await self._field("state", job_ids)
+        return {job_id: cast("JobState", state.decode()) for job_id, state in found.items()}
 
     async def pinned(self, job_ids: Collection[str]) -> set[str]:
         """Those of these jobs that are pinned."""
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for job_id in job_ids:
-                pipe.hget(keys.job(job_id), "is_pinned")
-            answers = cast("list[bytes | None]", await pipe.execute())
-        each = zip(job_ids, answers, strict=True)
-        return {job_id for job_id, answer in each if answer == b"True"}
+        found = await self._field("is_pinned", job_ids)
+        return {job_id for job_id, text in found.items() if text == b"True"}
 
     async def ended_at(self, job_ids: Collection[str]) -> dict[str, float]:
         """When each of these jobs that there is ended, by its id; 0 for one that has not."""
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for job_id in job_ids:
-                pipe.hget(keys.job(job_id), "ended_at")
-            answers = cast("list[bytes | None]", await pipe.execute())
-        each = zip(job_ids, answers, strict=True)
-        return {job_id: float(answer) for job_id, answer in each if answer}
+        found = await self._field("ended_at", job_ids)
+        return {job_id: float(text) for job_id, text in found.items()}
+
+    async def spec_texts(self, job_ids: Collection[str]) -> list[str]:
+        """The specs of these jobs as JSON, a newer version's too."""
+        return [text.decode() for text in (await self._field("spec", job_ids)).values()]
 
     async def unfinished_ids(self) -> list[str]:
         """Names of the jobs that some router must conduct, a newer version's too; oldest first."""
@@ -374,6 +363,15 @@ class JobStore:
     async def _set(self, job_id: str, field: str, value: str) -> None:
         setting = self._redis.eval(_SET, 1, keys.job(job_id), field, value)
         await cast("Awaitable[bytes]", setting)
+
+    async def _field(self, name: str, job_ids: Collection[str]) -> dict[str, bytes]:
+        """One field of the records that there are, by job, in the order of ``job_ids``."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hget(keys.job(job_id), name)
+            answers = cast("list[bytes | None]", await pipe.execute())
+        each = zip(job_ids, answers, strict=True)
+        return {job_id: answer for job_id, answer in each if answer}
 
     async def _verdict(self, job_id: str, running: Any) -> str:
         """The state that forbade what a script was to do, or ""; raises NotFoundError."""

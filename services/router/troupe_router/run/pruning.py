@@ -107,8 +107,7 @@ class RunPruning:
         """Find the run folders that the specs of unfinished jobs name."""
         self._read_at = time.monotonic()
         open_ids = [job_id for job_id, state in states.items() if state not in FINISHED]
-        jobs = await self._store.read(open_ids)
-        specs = {job.spec.model_dump_json() for job in jobs}
+        specs = set(await self._store.spec_texts(open_ids))
         self._read = await asyncio.to_thread(named_folders, self._runs_dir, specs)
 
     def _look(
