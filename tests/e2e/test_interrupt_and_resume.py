@@ -89,3 +89,24 @@ def test_train_when_interrupted_then_resume_gives_the_weights_of_an_uninterrupte
     metrics = (folder / "runs" / "tiny-2" / "metrics.jsonl").read_text().splitlines()
     steps = [m["step"] for m in map(json.loads, metrics) if m["kind"] == "train"]
     assert steps == list(range(12))
+
+
+def test_train_when_a_run_that_succeeded_is_resumed_then_it_ends_like_one_of_that_length(
+    folder: Path, environment: dict[str, str]
+):
+    for args in (
+        ["spec.yaml", "--set", "steps=4"],
+        ["spec.yaml", "--set", "steps=2"],
+        ["--resume", "runs/tiny-2", "--set", "steps=4"],
+    ):
+        run = train(folder, environment, *args)
+        text, _ = run.communicate(timeout=150)
+        assert run.returncode == 0, text
+    assert adapter(folder / "runs" / "tiny-2") == adapter(folder / "runs" / "tiny-1")
+    lines = (folder / "runs" / "tiny-2" / "metrics.jsonl").read_text().splitlines()
+    records = [(line["kind"], line["step"]) for line in map(json.loads, lines)]
+    assert [step for kind, step in records if kind == "train"] == list(range(4))
+    assert [step for kind, step in records if kind == "eval"] == [0, 2, 4]
+    summary = json.loads((folder / "runs" / "tiny-2" / "summary.json").read_text())
+    assert (summary["state"], summary["steps"], summary["lives"]) == ("succeeded", 4, 2)
+    assert summary["records_lost"] == []

@@ -30,6 +30,7 @@ from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.spec import JobSpec, load_spec
 from troupe.spec.dtypes import submitted
+from troupe.spec.resuming import check_same_job
 from troupe.training.task import TASK_NAME
 
 DEMO_SPEC = Path(__file__).with_name("demo.yaml")
@@ -269,12 +270,15 @@ def submitting(spec: JobSpec, bundle: Bundle | None = None) -> Begin:
 
 
 def _resuming(folder: Path, overrides: list[str]) -> Begin:
-    if load_spec(folder / "spec.json").task.name == TASK_NAME:
+    stored = load_spec(folder / "spec.json")
+    if stored.task.name == TASK_NAME:
         raise InvalidArgumentError(
             f"the reward of {folder.name} is a Python function of the process that called "
             f"troupe.train; go on from Python: troupe.resume({str(folder)!r}, dataset, reward, ...)"
         )
     spec = read_spec(folder / "spec.json", overrides) if overrides else None
+    if spec:
+        check_same_job(_shown(folder), stored, spec)  # as the router does, before it is started
     document = spec.model_dump(mode="json") if spec else None
     return lambda client: client.resume(folder.name, document)
 

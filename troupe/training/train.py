@@ -107,7 +107,8 @@ def resume(
     """Go on with an interrupted run of ``train`` from its last checkpoint; see there.
 
     ``folder`` is its run folder, which has agents and instructions. Rows must be those of the run,
-    and so should the functions; ``steps`` changes its length.
+    and so should the functions; ``steps`` changes its length. With more steps than it has learnt, a
+    run that succeeded goes on too.
 
     Raises InvalidArgumentError when the run is not one of ``train``, or the rows differ.
     """

@@ -239,7 +239,7 @@ async def test_resume_when_the_job_succeeded_then_says_so_and_queues_nothing(
         assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
     else:
         assert answer.status_code == 409
-        assert "succeeded; submit a new job" in answer.json()["detail"]
+        assert "demo-1' succeeded, and " in answer.json()["detail"]
         assert await world.store.find("demo-1") is None
 
 

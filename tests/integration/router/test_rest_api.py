@@ -10,7 +10,10 @@ import pytest
 from redis.asyncio import Redis
 from rest_world import rest_world, spec_document
 
+from troupe.errors import ConflictError
 from troupe.runtime.streams.events import EventLog
+from troupe.spec import parse_spec
+from troupe.spec.resuming import check_same_job
 from troupe_router.jobs.store import JobStore
 
 
@@ -166,6 +169,51 @@ async def test_resume_with_fewer_steps_than_were_learnt_is_refused(
     assert "has learnt 4 steps" in fewer.text
     as_many = await http.post(f"/v1/jobs?resume={job}", json={**spec, "steps": 4})
     assert (as_many.status_code, as_many.json()["steps"]) == (200, 4)
+
+
+async def test_resume_of_a_job_that_succeeded_when_asked_for_more_steps_then_it_goes_on(
+    http: httpx.AsyncClient, store: JobStore, redis: Redis, spec: dict[str, Any]
+) -> None:
+    made = (await http.post("/v1/jobs", json={**spec, "steps": 4})).json()
+    job, run_dir = made["job_id"], Path(made["run_dir"])
+    await store.transition(job, "launching")
+    await store.transition(job, "running")
+    await store.set_step(job, 4)
+    await store.transition(job, "succeeded")
+
+    async def resumed(**changes: Any) -> httpx.Response:
+        return await http.post(f"/v1/jobs?resume={job}", json={**spec, "steps": 4, **changes})
+
+    gone = await resumed(steps=6)
+    assert (gone.status_code, "checkpoint of step 4 is gone" in gone.text) == (409, True)
+    (run_dir / "checkpoints" / "step-00004").mkdir(parents=True)
+    for steps in (3, 4):
+        refused = await resumed(steps=steps)
+        assert refused.status_code == 409
+        assert "succeeded after 4 steps; ask for more" in refused.json()["detail"]
+    policies = {"p": {**spec["policies"]["p"], "optimizer": {"learning_rate": 0.5}}}
+    refused = await resumed(steps=6, policies=policies)
+    assert refused.status_code == 409
+    assert "another /policies/p/optimizer/learning_rate;" in refused.json()["detail"]
+    assert (await http.get(f"/v1/jobs/{job}")).json()["state"] == "succeeded"
+
+    longer = (await resumed(steps=6)).json()
+    assert (longer["state"], longer["life"], longer["steps"]) == ("queued", 2, 6)
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_refusal_to_resume_when_weights_are_exported_then_it_names_the_new_jobs_models(
+    tmp_path: Path, spec: dict[str, Any], *, is_exported: bool
+) -> None:
+    merged = tmp_path / "runs/demo-1/policies/p/merged"
+    if is_exported:
+        merged.mkdir(parents=True)
+        (merged / "config.json").write_text("{}")
+    stored, wanted = parse_spec(spec), parse_spec({**spec, "seed": 5})
+    with pytest.raises(ConflictError, match="another /seed;") as caught:
+        check_same_job(tmp_path / "runs/demo-1", stored, wanted)
+    way = f"--set policies.p.model={merged}`" if is_exported else "troupe export demo-1 --out"
+    assert way in caught.value.message
 
 
 async def test_events_as_pages_and_as_a_stream_that_ends_with_the_job(

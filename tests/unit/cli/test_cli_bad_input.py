@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from troupe.cli.main import run
+from troupe.spec import load_spec
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plan_path_6x6.yaml"
 
@@ -97,6 +98,17 @@ def test_train_when_resume_names_no_run_folder_then_exits_2(
 ) -> None:
     assert run(["train", "--resume", "runs/none-1"]) == 2
     assert "not a run folder" in capsys.readouterr().err
+
+
+def test_train_when_a_resumed_job_would_be_another_then_says_where_before_anything_starts(
+    spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs" / "demo-1"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(load_spec(spec).model_dump_json())
+    assert run(["train", "--resume", "runs/demo-1", "--set", "algorithm.group_size=4"]) == 2
+    assert "resumed with another /algorithm/group_size;" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["demo-1"]
 
 
 def test_up_when_a_port_is_in_use_then_names_port_and_flag(

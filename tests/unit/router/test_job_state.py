@@ -23,6 +23,7 @@ ALLOWED = {
     ("paused", "queued"),
     ("paused", "cancelling"),
     ("cancelling", "cancelled"),
+    ("succeeded", "queued"),
     ("failed", "queued"),
     ("cancelled", "queued"),
 }

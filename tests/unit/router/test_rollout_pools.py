@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from troupe.errors import ConflictError
 from troupe.spec import JobSpec, parse_spec
 from troupe.spec.pools import num_replicas, num_serving, pool_of, rollout_pools
+from troupe.spec.resuming import check_same_job
 from troupe_router.jobs.processes import components, kind_of, needs
 from troupe_router.jobs.record import JobRecord, record_from_fields
-from troupe_router.jobs.resume_checks import check_same_job
 from troupe_router.settings import RouterSettings
 
 LORA, FULL = {"kind": "lora"}, {"kind": "full"}
@@ -144,6 +144,6 @@ def test_resume_when_a_part_is_left_out_or_added_then_it_is_refused_by_name() ->
     policies = {"a": {"model": "m"}, "b": {"model": "m"}}
     shared, apart = spec(policies), spec(policies, rollout={"per_policy": True})
     for stored, wanted in ((shared, apart), (apart, shared)):
-        with pytest.raises(ConflictError, match="resumed with another rollout"):
-            check_same_job("j-1", stored, wanted)
-    check_same_job("j-1", apart, apart)
+        with pytest.raises(ConflictError, match="resumed with another /rollout"):
+            check_same_job(Path("j-1"), stored, wanted)
+    check_same_job(Path("j-1"), apart, apart)

@@ -162,7 +162,6 @@ def earlier_job(run_dir: Path) -> JobHead | None:
     Raises:
         NotFoundError: the folder is broken, so nothing can be resumed from it; or the job was
         deleted.
-        ConflictError: the job succeeded.
     """
     try:
         stored = read_job(run_dir)
@@ -172,8 +171,6 @@ def earlier_job(run_dir: Path) -> JobHead | None:
         raise NotFoundError(
             f"job '{run_dir.name}' was deleted; submit its {SPEC_FILE} as a new job instead"
         )
-    if stored is not None and stored.head.state == "succeeded":
-        raise ConflictError(f"job '{run_dir.name}' succeeded; submit a new job instead")
     return stored.head if stored else None
 
 

@@ -1,20 +1,16 @@
-"""What a job may be resumed with: its stored spec, and the fields that may be others.
+"""What a job may be resumed with: its stored spec, and how many steps.
 
 Reads the run folder. Never changes anything.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from troupe.errors import ConflictError, NotFoundError
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec
-from troupe_router.jobs.job_file import SPEC_FILE
+from troupe.spec.resuming import new_job_from
+from troupe_router.jobs.job_file import SPEC_FILE, JobHead
 from troupe_router.jobs.record import JobRecord
-
-MAY_CHANGE = frozenset({"steps", "limits", "eval", "checkpoint"})
-"""Fields of a spec that may differ when a job is resumed."""
 
 
 def stored_spec(run_dir: Path, job_id: str) -> JobSpec:
@@ -33,19 +29,6 @@ def before_layout(wanted: JobSpec, stored: JobSpec, record: JobRecord | None) ->
     return wanted.model_copy(update={"policies": stored.policies, "trainer": stored.trainer})
 
 
-def check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
-    """Refuse a spec of another job: raise ConflictError."""
-    old: Mapping[str, Any] = stored.model_dump(mode="json")
-    new: Mapping[str, Any] = wanted.model_dump(mode="json")
-    names = (old.keys() | new.keys()) - MAY_CHANGE  # a default part may be left out of either
-    changed = sorted(name for name in names if old.get(name) != new.get(name))
-    if changed:
-        raise ConflictError(
-            f"job '{job_id}' cannot be resumed with another {', '.join(changed)}; "
-            f"only {', '.join(sorted(MAY_CHANGE))} may change"
-        )
-
-
 def learnt_steps(run_dir: Path, spec: JobSpec) -> int:
     """The newest step that every trainer of the job may have a checkpoint of; 0 without one."""
     folders = (checkpoints_folder(run_dir, policy) for policy in spec.trainers())
@@ -61,3 +44,17 @@ def check_steps(run_dir: Path, asked: JobSpec) -> None:
             f"least {learnt}, or export the checkpoint of an earlier step"
         )
         raise SpecInvalidError([Issue("/steps", fault)])
+
+
+def check_longer(run_dir: Path, asked: JobSpec, job: JobRecord | JobHead) -> None:
+    """Refuse a job that succeeded, unless it goes on from its end: raise ConflictError."""
+    learnt = learnt_steps(run_dir, asked)
+    begun = f"job '{run_dir.name}' succeeded"
+    if learnt < max(job.step, 1):
+        what = f"its checkpoint of step {job.step} is gone" if job.step else "it learnt nothing"
+        raise ConflictError(f"{begun}, and {what}; {new_job_from(run_dir, asked)}")
+    if asked.steps <= learnt:
+        raise ConflictError(
+            f"{begun} after {learnt} steps; ask for more to train it on (`troupe train --resume "
+            f"{run_dir} --set steps=N`), or {new_job_from(run_dir, asked)}"
+        )

@@ -13,11 +13,12 @@ NEXT: dict[JobState, frozenset[JobState]] = {
     "pausing": frozenset({"paused", "succeeded", "failed", "cancelling"}),
     "paused": frozenset({"queued", "cancelling"}),
     "cancelling": frozenset({"cancelled"}),
-    "succeeded": frozenset(),
+    "succeeded": frozenset({"queued"}),
     "failed": frozenset({"queued"}),
     "cancelled": frozenset({"queued"}),
 }
-"""State -> states that may follow. From paused, failed and cancelled a job is resumed as queued."""
+"""State -> states that may follow. A job that is paused or finished is resumed as queued; one that
+succeeded, with more steps."""
 
 ACTIVE: frozenset[JobState] = frozenset({"launching", "running"})
 """States in which processes work for the job."""

@@ -266,7 +266,7 @@ class JobStore:
         return record
 
     async def reopen(self, record: JobRecord) -> JobRecord:
-        """Queue a paused, failed or cancelled job again with the spec and life of ``record``."""
+        """Queue a paused or finished job again with the spec and life of ``record``."""
         await self._change(record.job_id, "queued", record.to_fields())
         return await self.get(record.job_id)
 

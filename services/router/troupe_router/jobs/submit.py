@@ -21,6 +21,7 @@ from troupe.errors import ConflictError, NotFoundError, UnavailableError
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, parse_spec, read_yaml
+from troupe.spec.resuming import check_same_job
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
 from troupe_router.jobs.checks import (
@@ -40,7 +41,7 @@ from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.reserve import is_reserved_only, reserve
 from troupe_router.jobs.resume_checks import (
     before_layout,
-    check_same_job,
+    check_longer,
     check_steps,
     stored_spec,
 )
@@ -189,7 +190,8 @@ class JobCommands:
     async def resume(self, job_id: str, wanted: JobSpec | None = None) -> JobRecord:
         """Queue a job again from its run folder; an active job stays as it is.
 
-        ``wanted`` may be the job's spec with other ``MAY_CHANGE`` fields.
+        ``wanted`` may be the job's spec with other ``troupe.spec.resuming.MAY_CHANGE`` fields. A
+        job that succeeded goes on only with more steps.
         """
         async with self._keeping:
             record = await self._store.find(job_id)
@@ -209,10 +211,11 @@ class JobCommands:
         plain = before_layout(wanted, stored, record) if wanted is not None else stored
         asked, parts = await asyncio.to_thread(self._check, plain, owner, run_dir)
         if wanted is not None:
-            check_same_job(job_id, stored, asked)
+            await asyncio.to_thread(check_same_job, run_dir, stored, asked)
+        if earlier is not None and earlier.state == "succeeded":
+            await asyncio.to_thread(check_longer, run_dir, asked, earlier)
+        elif wanted is not None:
             await asyncio.to_thread(check_steps, run_dir, asked)
-        if record is not None and record.state == "succeeded":
-            raise ConflictError(f"job '{job_id}' succeeded; submit a new job instead")
         spec = parts.spec
         check_quota(spec, self.quota, owner)
         await asyncio.to_thread(self._write, run_dir, asked)

@@ -3,10 +3,11 @@
 Owns which parts of the spec must stay the same when a job is resumed. Pure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from troupe.spec.differences import differences
 from troupe.spec.job import JobSpec
 from troupe_trainer.model.learner_state import CheckpointMismatchError
 
@@ -44,23 +45,17 @@ def check_spec(
             f"The checkpoint {folder} has format {body['format']} and this trainer reads {known}. "
             "Resume with the version of Troupe that made it, or start in an empty run folder."
         )
-    differences = list(_differences("", body["spec"], spec_parts(spec)))
-    if differences:
-        shown = "; ".join(differences[:_SHOWN])
-        more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    found = [
+        f"{pointer} was {_short(old)} and is {_short(new)}"
+        for pointer, old, new in differences(body["spec"], spec_parts(spec))
+    ]
+    if found:
+        shown = "; ".join(found[:_SHOWN])
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise CheckpointMismatchError(
             f"The checkpoint {folder} was made under another spec: {shown}{more}. Resume with the "
             "spec in spec.json of its run folder, or start in an empty run folder."
         )
-
-
-def _differences(pointer: str, old: Any, new: Any) -> Iterator[str]:
-    """ "/policies/shared/train/rank was 8 and is 4" for each leaf that differs."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in [*old, *(n for n in new if n not in old)]:
-            yield from _differences(f"{pointer}/{name}", old.get(name), new.get(name))
-    elif old != new:
-        yield f"{pointer} was {_short(old)} and is {_short(new)}"
 
 
 def _short(value: Any) -> str:
