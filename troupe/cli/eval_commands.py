@@ -39,9 +39,9 @@ _Policy = Annotated[
     list[str] | None,
     _option(
         "--policy",
-        "scripted, random, a model folder or hub id, an adapter folder, a run folder, "
-        "URL#MODEL or openai:MODEL; agent=POLICY,agent=POLICY for a mixed team. Repeat it for "
-        "a table.",
+        "scripted, random, a model folder or hub id, an adapter folder, a run folder, a folder of "
+        "`troupe export`, URL#MODEL or openai:MODEL; agent=POLICY,agent=POLICY for a mixed team. "
+        "Repeat it for a table.",
     ),
 ]
 _TeamName = Annotated[

@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.ids import is_hub_id
+from troupe.runtime.run_folder import EXPORT_FILE
 from troupe.spec.issues import suggest
 from troupe.spec.policy import TemplateValue
 
 _FORMS = (
-    "'scripted', 'random', a model folder or hub id, an adapter folder, a run folder, "
+    "'scripted', 'random', a model folder or hub id, an adapter folder, a run folder, a folder of "
+    "`troupe export`, "
     "'http://host:port/v1#MODEL' or 'openai:MODEL'"
 )
 
@@ -78,7 +80,9 @@ def read_ref(text: str, agent: str, options: RefOptions) -> PolicyRef:
         return _openai(text, options)
     folder = Path(text).expanduser()
     if (folder / "spec.json").is_file():
-        return _of_run(folder, agent)
+        return _of_team(folder / "spec.json", folder / "policies", agent)
+    if (folder / EXPORT_FILE).is_file():
+        return _of_team(folder / EXPORT_FILE, folder, agent)
     if (folder / "adapter_config.json").is_file():
         return _adapter(folder, options)
     if (folder / "config.json").is_file():
@@ -116,32 +120,41 @@ def _adapter(folder: Path, options: RefOptions) -> WeightsRef:
     return WeightsRef(_absolute(base), str(folder.resolve()))
 
 
-def _of_run(folder: Path, agent: str) -> PolicyRef:
-    """The exported weights of the policy that ``agent`` had in the run."""
-    agents: dict[str, Any] = _document(folder / "spec.json").get("agents") or {}
+def _of_team(seats: Path, weights: Path, agent: str) -> PolicyRef:
+    """The exported weights of the policy that ``agent`` had in the run that wrote ``seats``."""
+    folder, document = seats.parent, _document(seats)
+    agents: dict[str, Any] = document.get("agents") or {}
     if agent not in agents:
         raise InvalidArgumentError(
             f"run {folder} trained no agent '{agent}'; {suggest(agent, agents)} (give each seat "
             "its own policy with --policy agent=POLICY,agent=POLICY)"
         )
-    merged = folder / "policies" / str(agents[agent]["policy"]) / "merged"
+    policy = str(agents[agent]["policy"])
+    merged = weights / policy / "merged"
     if not (merged / "config.json").is_file():
         raise NotFoundError(
-            f"run {folder} holds no exported model for agent '{agent}' ({merged}); evaluate a run "
-            "that has succeeded"
+            f"{folder} holds no exported model for agent '{agent}' ({merged}); evaluate a run "
+            f"that has succeeded, or export policy '{policy}' of one of its checkpoints with "
+            "`troupe export RUN --checkpoint STEP`"
         )
-    policies: dict[str, Any] = _document(folder / "spec.json").get("policies") or {}
-    variables = policies.get(str(agents[agent]["policy"]), {}).get("chat_template_kwargs") or {}
+    policies: dict[str, Any] = document.get("policies") or {}
+    variables = policies.get(policy, {}).get("chat_template_kwargs") or {}
     return WeightsRef(str(merged.resolve()), chat_template_kwargs=tuple(variables.items()))
 
 
 def _hub(text: str, folder: Path) -> WeightsRef:
     if (folder / "team.json").is_file():
         raise InvalidArgumentError(f"'{text}' is a published team; give it with --team {text}")
+    if models := sorted(path.parent for path in folder.glob("*/merged/config.json")):
+        raise InvalidArgumentError(
+            f"'{text}' holds models of several policies, and no {EXPORT_FILE} that gives each "
+            f"agent one; give each seat its own: --policy {','.join(f'AGENT={m}' for m in models)}"
+        )
     if folder.exists():
         raise InvalidArgumentError(
-            f"policy '{text}' is neither a model (config.json), an adapter (adapter_config.json) "
-            "nor a run folder (spec.json); give one of these"
+            f"policy '{text}' is neither a model (config.json), an adapter (adapter_config.json), "
+            f"a run folder (spec.json) nor a folder of `troupe export` ({EXPORT_FILE}); give one "
+            "of these"
         )
     if _is_missing_path(text) or not is_hub_id(text):
         raise NotFoundError(f"there is no policy '{text}' here; give {_FORMS}")

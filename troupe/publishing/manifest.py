@@ -13,6 +13,7 @@ from troupe import __version__
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.ids import is_hub_id
 from troupe.publishing.files import FileEntry, inside, verify_entries
+from troupe.runtime.run_folder import EXPORT_FILE
 from troupe.spec import SpecInvalidError
 from troupe.spec.base import MAX_NAMED, Name, SpecModel, is_empty
 from troupe.spec.issues import issues_of
@@ -135,8 +136,11 @@ class TeamManifest(SpecModel):
 
 def _parsed(path: Path) -> TeamManifest:
     if not path.is_file() or path.is_symlink():
+        is_export = (path.parent / EXPORT_FILE).is_file()
+        instead = " with --checkpoint STEP, which takes RUN/exports/STEP" if is_export else ""
         raise NotFoundError(
             f"there is no {path}; give a folder that `troupe publish` wrote, or a run folder"
+            f"{instead}"
         )
     if path.stat().st_size > _MAX_MANIFEST_BYTES:
         raise InvalidArgumentError(f"{path} is larger than {_MAX_MANIFEST_BYTES} bytes")

@@ -6,6 +6,8 @@ Owns the paths and the names of checkpoints. Lists folders, and never opens a fi
 import re
 from pathlib import Path
 
+EXPORT_FILE = "export.json"
+"""In a folder of `troupe export`: which of its policies each agent of the job has."""
 _STEP = re.compile(r"step-([0-9]{5}|[1-9][0-9]{5,})")
 
 

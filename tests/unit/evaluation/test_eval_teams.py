@@ -121,22 +121,35 @@ def test_ref_when_a_folder_is_nothing_known_then_says_what_it_must_hold(tmp_path
         read_teams([str(tmp_path / "empty")], ["tool"])
 
 
-def test_ref_when_a_run_folder_then_each_agent_gets_its_own_policy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seats", "weights"), [("spec.json", "policies"), ("export.json", ".")])
+def test_ref_when_a_run_or_an_export_of_it_then_each_agent_gets_its_own_policy(
+    tmp_path: Path, seats: str, weights: str
+) -> None:
     run = tmp_path / "runs" / "r-1"
     run.mkdir(parents=True)
     agents = {"tool": {"policy": "t"}, "planner": {"policy": "p"}}
     policies = {"t": {}, "p": {"chat_template_kwargs": {"enable_thinking": False}}}
-    (run / "spec.json").write_text(json.dumps({"agents": agents, "policies": policies}))
+    (run / seats).write_text(json.dumps({"agents": agents, "policies": policies}))
     for name in "tp":
-        (run / "policies" / name / "merged").mkdir(parents=True)
-        (run / "policies" / name / "merged" / "config.json").write_text("{}")
+        (run / weights / name / "merged").mkdir(parents=True)
+        (run / weights / name / "merged" / "config.json").write_text("{}")
     [team] = read_teams([str(run)], AGENTS)
-    assert team.seats["tool"] == WeightsRef(str(run / "policies" / "t" / "merged"))
+    assert team.seats["tool"] == WeightsRef(str(run / weights / "t" / "merged"))
     planner = team.seats["planner"]
     assert isinstance(planner, WeightsRef)
     assert planner.chat_template_kwargs == (("enable_thinking", False),)
     with pytest.raises(InvalidArgumentError, match="trained no agent 'coder'"):
         read_teams([str(run)], ["coder"])
+
+
+def test_ref_when_an_export_names_no_agents_then_says_how_to_seat_its_policies(
+    tmp_path: Path,
+) -> None:
+    for name in "tp":
+        (tmp_path / "out" / name / "merged").mkdir(parents=True)
+        (tmp_path / "out" / name / "merged" / "config.json").write_text("{}")
+    with pytest.raises(InvalidArgumentError, match="--policy AGENT=out/p/merged,AGENT=out/t/merg"):
+        read_teams(["out"], AGENTS)
 
 
 def test_fingerprint_when_weights_change_under_the_same_name_then_changes(model: Path) -> None:

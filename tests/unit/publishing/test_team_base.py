@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from run_folders import write_model, write_run
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.publishing.content import ContentOptions, content_of
 from troupe.publishing.files import model_digest
 from troupe.publishing.team_folder import open_team, team_of_run
@@ -89,6 +89,14 @@ def test_team_when_the_readers_cache_is_not_whole_then_it_says_so(
     (snapshot / "model.safetensors").unlink()
     with pytest.raises(InvalidArgumentError, match=f"not whole.*fetch revision {COMMIT}"):
         open_team(team)
+
+
+def test_team_when_the_folder_is_an_export_then_the_error_says_how_to_take_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "export.json").write_text("{}")
+    with pytest.raises(NotFoundError, match=r"a run folder with --checkpoint STEP"):
+        open_team(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": []}'])

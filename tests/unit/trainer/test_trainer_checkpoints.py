@@ -296,6 +296,8 @@ def test_export_when_the_best_or_a_step_is_asked_for_then_takes_that_one(
         export(tmp_path / "run", which, tmp_path / which)
         origin = json.loads((tmp_path / which / "shared" / "checkpoint.json").read_text())
         assert origin == {"job_id": "run", "step": step}
+        seats = json.loads((tmp_path / which / "export.json").read_text())["agents"]
+        assert seats == {"tool": {"policy": "shared"}, "planner": {"policy": "shared"}}
     with pytest.raises(NotFoundError, match="no checkpoint '7'; there are: step-00003, step-00002"):
         export(tmp_path / "run", "7", tmp_path / "out")
     with pytest.raises(NotFoundError, match="no policy 'coder'; it has shared"):
