@@ -22,7 +22,7 @@ from troupe.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, err, note,
 from troupe.cli.settings import settings_from
 from troupe.cli.specs import with_overrides
 from troupe.episodes.build import load_parts
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.evaluation import EvalSettings, Progress, evaluate
 from troupe.evaluation.plan import EvalPlan
 from troupe.evaluation.refs import RefOptions
@@ -117,6 +117,11 @@ def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: 
     except KeyboardInterrupt:
         note(f"interrupted; the same command with --out {folder} goes on")
         return EXIT_INTERRUPTED
+    except TroupeError as error:
+        if not as_json:
+            for played in getattr(error, "__notes__", ()):
+                out().print(played, markup=False)
+        raise
     if as_json:
         print_json({**report_json(report), "folder": str(folder)})
     else:

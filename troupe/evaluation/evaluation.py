@@ -17,10 +17,11 @@ from troupe.durable import replace_file
 from troupe.episodes.build import load_parts
 from troupe.episodes.lines import Line
 from troupe.episodes.local import LocalEnv
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.fingerprints import fingerprint
 from troupe.evaluation.folder import EvaluationFolder
 from troupe.evaluation.plan import EvalPlan, SampleKey
+from troupe.evaluation.playable import check_playable
 from troupe.evaluation.report import Report, report_json, report_markdown
 from troupe.evaluation.runner import TeamRunner, measure_flawless
 from troupe.evaluation.scores import Flawless, Score, read_score
@@ -53,7 +54,12 @@ async def evaluate(
     settings: EvalSettings,
     progress: Progress,
 ) -> Report:
-    """Play the samples of ``plan`` that ``folder`` lacks, then write and return the report."""
+    """Play the samples of ``plan`` that ``folder`` lacks, then write and return the report.
+
+    A team that fails after others were played whole leaves the report of those, which is also a
+    note of the error.
+    """
+    check_playable(teams, family)
     with LocalEnv(family, num_threads=settings.num_judges) as env:
         plan = _fitted(plan, env)
         prints = {team.label: fingerprint(team) for team in teams}
@@ -87,8 +93,17 @@ class _Evaluation:
         self._scores = {team.label: {} for team in teams}
         for line in self._journal.lines():
             self._take(line, flawless)
-        for team in teams:
-            await self._play(team, flawless)
+        for number, team in enumerate(teams):
+            try:
+                await self._play(team, flawless)
+            except TroupeError as error:
+                if played := teams[:number]:
+                    error.add_note(report_markdown(await self._reported(played)))
+                raise
+        return await self._reported(teams)
+
+    async def _reported(self, teams: Sequence[Team]) -> Report:
+        """The report of ``teams``, written to the folder."""
         self._journal.sync()
         report = self._report(teams)
         await asyncio.to_thread(self._write, report)

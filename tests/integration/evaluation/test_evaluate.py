@@ -222,6 +222,18 @@ def test_eval_when_every_sample_fails_then_gives_up_soon_and_says_why(
     assert "none of the first 8 samples" in capsys.readouterr().err
 
 
+def test_eval_when_a_later_policy_fails_then_the_table_of_what_was_played_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(ChatServer(failures=[(400, {})] * 1000)) as server:
+        policies = ["--policy", "scripted", "--policy", server.url]
+        assert run([*TASK, *policies, "--n", "20", "--in-flight", "4", "--out", "e"]) == 1
+    seen = capsys.readouterr()
+    assert "| scripted | 100.0 %" in seen.out
+    assert "none of the first 8 samples" in seen.err
+    assert "| scripted | 100.0 %" in (tmp_path / "e" / "report.md").read_text("utf-8")
+
+
 def test_eval_when_interrupted_then_says_how_to_go_on(tmp_path: Path) -> None:
     flags = ["--policy", "random", "--n", "100000", "--out", "e"]
     process = subprocess.Popen(

@@ -120,6 +120,23 @@ async def test_random_when_one_side_in_four_is_right_then_scores_what_arithmetic
     assert scripted.pass_at_k[4].mean == 1.0
 
 
+async def test_evaluation_when_a_later_seat_cannot_play_then_nothing_is_played_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    with pytest.raises(InvalidArgumentError, match="it has no weights"):
+        await play(Dice(), tmp_path / "e", "scripted", str(model), num_tasks=5)
+    (model / "config.json").write_text("{")
+    with pytest.raises(InvalidArgumentError, match=r"its config\.json can't be read"):
+        await play(Dice(), tmp_path / "e", "scripted", str(model), num_tasks=5)
+    monkeypatch.delattr(Dice, "random_action")
+    with pytest.raises(InvalidArgumentError, match=r"no random_action\(state, agent, rng\), which"):
+        await play(Dice(), tmp_path / "e", "scripted", "random", num_tasks=5)
+    assert not (tmp_path / "e").exists()
+
+
 async def test_sample_when_a_machine_fails_then_is_tried_again_and_keeps_its_result(
     tmp_path: Path,
 ) -> None:
