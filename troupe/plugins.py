@@ -179,22 +179,41 @@ def _checked(group: str, name: str, plugin: Any, pointer: str | None) -> Any:
 def _load_attribute(name: str, pointer: str | None) -> Any:
     module_name, _, attribute = name.rpartition(":")
     _check_allowed(module_name, name, pointer)
+    is_file = module_name.endswith(".py")
     try:
-        if module_name.endswith(".py"):
-            return getattr(_module_of_file(Path(module_name).expanduser()), attribute)
-        plugin = getattr(importlib.import_module(module_name), attribute)
+        module = (
+            _module_of_file(Path(module_name).expanduser())
+            if is_file
+            else importlib.import_module(module_name)
+        )
+        if not hasattr(module, attribute):
+            raise InvalidArgumentError(
+                f"'{name}' cannot be imported: {module_name} defines no '{attribute}'; "
+                f"{suggest(attribute, _defined_in(module))}",
+                pointer=pointer,
+            )
+        plugin = getattr(module, attribute)
     except (ImportError, AttributeError, ValueError, OSError, SyntaxError) as error:
         raise InvalidArgumentError(
             f"'{name}' cannot be imported: {error}; {_remedy(module_name, error)}", pointer=pointer
         ) from error
+    if is_file:
+        return plugin
     # An allowed module may import names that are not its own, such as os.system.
     _check_allowed(getattr(plugin, "__module__", None) or module_name, name, pointer)
     return plugin
 
 
+def _defined_in(module: ModuleType) -> list[str]:
+    """The module's own public names that can be called."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    ]
+
+
 def _remedy(module: str, error: Exception) -> str:
-    if isinstance(error, AttributeError):
-        return "name what is defined there"
     if not module.endswith(".py"):
         return "check the module path and the attribute"
     if not isinstance(error, OSError):

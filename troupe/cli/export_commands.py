@@ -12,7 +12,9 @@ import typer
 from troupe.cli import options as opt
 from troupe.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, err, out, print_json
 from troupe.cli.settings import settings_from
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.spec import load_spec
+from troupe.spec.issues import suggest
 
 
 def export(
@@ -63,6 +65,10 @@ def export_checkpoint(
 
     Raises typer.Exit where it fails, after it said why.
     """
+    known = load_spec(folder / "spec.json").policies if policies else {}
+    for name in policies:
+        if name not in known:
+            raise NotFoundError(f"the job has no policy '{name}'; {suggest(name, known)}")
     target = target or folder / "exports" / checkpoint
     args = ["--run-dir", str(folder), "--checkpoint", checkpoint, "--out", str(target)]
     args += [part for name in policies for part in ("--policy", name)]

@@ -61,8 +61,9 @@ def watch_job(
     as_json: opt.AsJson = False,
 ) -> None:
     """Follow a job until it ends; Ctrl-C stops watching, not the job."""
-    with opt.connect(url, runs_dir, retry_for_s=opt.RETRY_FOR_S) as client:
+    with opt.connect(url, runs_dir) as client:  # one that restarts is waited for once it is known
         document = client.job(opt.job_id_of(job))
+    with opt.connect(url, runs_dir, retry_for_s=opt.RETRY_FOR_S) as client:
         try:
             ended = watch(client, document, quiet=as_json)
         except KeyboardInterrupt:

@@ -40,10 +40,12 @@ def logs(
             "--json prints one document and --follow goes on; leave one of them out"
         )
     job_id = opt.job_id_of(job)
+    with opt.connect(url, runs_dir) as client:  # one that restarts is waited for once it is known
+        present = [file.component for file in client.logs(job_id)]
+    if not present:
+        raise NotFoundError(f"job {job_id} has no logs here (its processes log elsewhere)")
     with opt.connect(url, runs_dir, retry_for_s=opt.RETRY_FOR_S) as client:
-        names = [component] if component else [f.component for f in client.logs(job_id)]
-        if not names:
-            raise NotFoundError(f"job {job_id} has no logs here (its processes log elsewhere)")
+        names = [component] if component else present
         pages = {name: client.log(job_id, name, tail=tail) for name in names}
         if as_json:
             print_json({name: page.model_dump() for name, page in pages.items()})

@@ -4,6 +4,7 @@ A document may be untrusted: its size and depth are checked before anything walk
 that JSON can't hold are refused, because a spec is stored and sent as JSON.
 """
 
+import ast
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -121,6 +122,8 @@ def read_file(path: Path) -> Any:
         raise SpecInvalidError(
             [Issue("", f"cannot read the file: {error.strerror}; check the path")], source=str(path)
         ) from error
+    if path.suffix == ".py":
+        raise SpecInvalidError([Issue("", _python_fault(path, text))], source=str(path))
     if path.suffix != ".json":
         return read_yaml(text, source=str(path))
     try:
@@ -128,6 +131,20 @@ def read_file(path: Path) -> Any:
     except (ValueError, RecursionError) as error:
         why = str(error) or type(error).__name__
         raise SpecInvalidError([Issue("", f"not valid JSON: {why}")], source=str(path)) from error
+
+
+def _python_fault(path: Path, text: bytes) -> str:
+    """How a task in a Python file is named, where a spec was asked for."""
+    try:
+        defined = [n.name for n in ast.parse(text).body if isinstance(n, ast.ClassDef)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        defined = []
+    which = f"{path}:{defined[0]}" if len(defined) == 1 else f"{path}:CLASS"
+    classes = f" (its classes: {', '.join(defined)})" if len(defined) > 1 else ""
+    return (
+        f"this is Python, and no job spec; a task in it is called '{which}'{classes}: dry-run it "
+        "by this name, or make it the task.name of a spec (`troupe init --task`)"
+    )
 
 
 def _faults(document: Mapping[Any, Any]) -> Iterator[Issue]:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,43 @@ def test_train_when_a_resumed_job_would_be_another_then_says_where_before_anythi
     assert run(["train", "--resume", "runs/demo-1", "--set", "algorithm.group_size=4"]) == 2
     assert "resumed with another /algorithm/group_size;" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["demo-1"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("class Doors: pass", "a task in it is called 'doors.py:Doors':"),
+        ("class A: pass\nclass B: pass", "'doors.py:CLASS' (its classes: A, B):"),
+        ("class", "'doors.py:CLASS':"),
+    ],
+)
+def test_dryrun_when_a_tasks_class_is_left_out_then_says_how_to_name_it(
+    tmp_path: Path, code: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "doors.py").write_text(code)
+    assert run(["dryrun", "doors.py"]) == 2
+    seen = capsys.readouterr().err
+    assert "this is Python, and no job spec" in seen
+    assert said in seen
+
+
+def test_export_when_a_policy_is_misspelt_then_says_so_at_once(
+    spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs" / "demo-1"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(load_spec(spec).model_dump_json())
+    assert run(["export", "demo-1", "--policy", "shraed"]) == 2
+    assert "no policy 'shraed'; did you mean 'shared'?" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("command", [["watch", "demo-1"], ["logs", "demo-1"]])
+def test_watch_when_no_platform_is_up_then_says_so_and_does_not_wait_for_one(
+    command: list[str], free_port: Callable[[], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--url", f"http://127.0.0.1:{free_port()}"]) == 1
+    assert "No router answers" in capsys.readouterr().err
 
 
 def test_up_when_a_port_is_in_use_then_names_port_and_flag(

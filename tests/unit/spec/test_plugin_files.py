@@ -54,7 +54,7 @@ def test_file_when_it_changes_then_the_new_class_is_loaded(folder: Path) -> None
     ("target", "message"),
     [
         ("none.py:Count", "No such file.* troupe submit SPEC --with none.py"),
-        ("my_task.py:Other", "has no attribute 'Other'"),
+        ("my_task.py:Cuont", "my_task.py defines no 'Cuont'; did you mean 'Count'"),
         ("broken.py:Count", "invalid syntax"),
         ("folder.py:Count", "Is a directory"),
     ],
