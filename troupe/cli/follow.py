@@ -195,9 +195,15 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("wall time", clock(float(summary["wall_s"]))))
     if isinstance(summary.get("busy_ratio"), int | float):
         lines.append(("generate + learn, of the steps' time", f"{summary['busy_ratio']:.2f}"))
+    dropped: dict[str, int] = summary.get("groups_dropped") or {}
     if summary.get("steps_flat"):
+        or_dropped = ", or it was dropped" if dropped else ""
         text = f"{summary['steps_flat']} of {summary['steps']}: all rewards of each group equal"
-        lines.append(("steps that taught nothing", text))
+        lines.append(("steps that taught nothing", text + or_dropped))
+    if dropped:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in dropped.items())
+        text = f"{sum(dropped.values())} were not learnt from: {reasons}"
+        lines.append(("groups dropped", text))
     if lines and (text := _flat_share(summary)):
         lines.append(("groups that taught nothing", text))
     if summary.get("steps_truncated"):
@@ -220,9 +226,16 @@ def _flat_share(summary: dict[str, Any]) -> str:
     flat, trained = summary.get("groups_zero_variance") or 0, summary.get("groups_trained") or 0
     if flat <= trained:
         return ""
+    final = summary.get("final_success")
+    if not isinstance(final, int | float):
+        way = "take tasks that are solved at times"
+    elif final > 0.5:
+        way = "take harder tasks, fewer tasks_per_step, or end the job earlier"
+    else:
+        way = "take easier tasks, or more of them with a smaller group_size"
     return (
         f"{flat} of {flat + trained}: all their answers were paid alike, which costs generation. "
-        "Set algorithm.redraws, take harder tasks, fewer tasks_per_step, or end the job earlier"
+        f"Set algorithm.redraws, {way}"
     )
 
 

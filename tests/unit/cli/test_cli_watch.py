@@ -116,10 +116,37 @@ def test_watch_when_no_event_comes_then_says_what_the_job_waits_for(
     assert "  rollout-0 loads the model" in said
 
 
+def outcome(capsys: Said, run_dir: Path, **summary: object) -> str:
+    (run_dir / "summary.json").write_text(json.dumps(summary))
+    print_outcome(JobDocument(job_id="demo-1", state="succeeded", run_dir=str(run_dir)))
+    return " ".join(capsys.readouterr().out.split())
+
+
 def test_outcome_when_answers_were_cut_off_then_names_both_limits(
     capsys: Said, tmp_path: Path
 ) -> None:
-    (tmp_path / "summary.json").write_text('{"steps": 4, "steps_truncated": 3}')
-    print_outcome(JobDocument(job_id="demo-1", state="succeeded", run_dir=str(tmp_path)))
-    said = " ".join(capsys.readouterr().out.split())
+    said = outcome(capsys, tmp_path, steps=4, steps_truncated=3)
     assert "raise sampling.max_new_tokens (and max_tokens of a program's own calls" in said
+
+
+def test_outcome_when_groups_were_dropped_then_says_how_many_and_why(
+    capsys: Said, tmp_path: Path
+) -> None:
+    dropped = {"non_finite_reward": 15, "stale_version": 1}
+    said = outcome(capsys, tmp_path, steps=2, steps_flat=1, groups_dropped=dropped)
+    assert "1 of 2: all rewards of each group equal, or it was dropped" in said
+    assert "16 were not learnt from: non_finite_reward 15, stale_version 1" in said
+    assert "dropped" not in outcome(capsys, tmp_path, steps=2, steps_flat=1, groups_dropped={})
+
+
+@pytest.mark.parametrize(
+    ("success", "way"),
+    [(0.05, "take easier"), (0.9, "take harder"), (None, "take tasks that are solved at times")],
+)
+def test_outcome_when_most_groups_were_paid_alike_then_the_advice_fits_the_success(
+    capsys: Said, tmp_path: Path, success: float | None, way: str
+) -> None:
+    said = outcome(
+        capsys, tmp_path, steps=2, final_success=success, groups_zero_variance=9, groups_trained=1
+    )
+    assert f"Set algorithm.redraws, {way}" in said
