@@ -10,7 +10,13 @@ from troupe.api.router.v1 import router_pb2
 from troupe.clients import EnvClient
 from troupe.episodes.affinity import playing
 from troupe.episodes.ports import Start
-from troupe.errors import ProgramDiedError, ProgramRunDiedError, TroupeError
+from troupe.errors import (
+    DeadlineError,
+    ProgramDiedError,
+    ProgramRunDiedError,
+    ProgramTimeoutError,
+    TroupeError,
+)
 from troupe.tasks.family import Split
 from troupe.tasks.program_ends import end_of_error
 from troupe_router.members.store import Member
@@ -96,17 +102,17 @@ async def test_episode_when_it_goes_on_then_at_the_replica_that_answered_last() 
 
 
 class Failing(EnvClient):
-    """Raises ``error`` whenever it is asked."""
+    """Raises ``errors`` one after the other, and the last one from then on."""
 
-    def __init__(self, error: TroupeError) -> None:
+    def __init__(self, *errors: TroupeError) -> None:
         super().__init__("127.0.0.1:1", "program")
-        self.error, self.calls = error, 0
+        self.errors, self.calls = errors, 0
 
     async def reset(
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
     ) -> Start:
         self.calls += 1
-        raise self.error
+        raise self.errors[min(self.calls, len(self.errors)) - 1]
 
 
 @pytest.mark.parametrize(
@@ -125,4 +131,16 @@ async def test_program_when_it_died_then_it_ends_as_died_and_others_are_asked_if
         await FleetEnv(fleet).reset(split="train", index=0, observe=(), timeout_s=0.2)
     assert end_of_error(raised.value) == "died"
     assert (sum(client.calls for client in clients) == 1) is is_asked_once
+    await fleet.close()
+
+
+async def test_program_when_it_hangs_until_the_last_try_is_cut_short_then_ends_as_timeout() -> None:
+    fleet = Fleet("demo-1", SPEC, Members())  # type: ignore[arg-type]
+    await fleet.refresh()
+    hangs, late = ProgramTimeoutError("the program hangs"), DeadlineError("Deadline Exceeded")
+    for connection in fleet.envs():
+        await connection.client.close()
+        connection.client = Failing(hangs, late)
+    with pytest.raises(ProgramTimeoutError, match=r"the program hangs \(tried again for 0.2 s\)"):
+        await FleetEnv(fleet).reset(split="train", index=0, observe=(), timeout_s=0.2)
     await fleet.close()

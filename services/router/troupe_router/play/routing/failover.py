@@ -92,7 +92,9 @@ async def until_answered(
             except TroupeError as error:
                 if not error.retryable or error.ends_episode:
                     raise
-                last = error
+                # The last try is cut short: that says less than how the program failed before.
+                if last is None or not (end_of_error(last) and isinstance(error, DeadlineError)):
+                    last = error
             avoid |= {picked.connection.replica_id}
             await refresh()
             other = pick(avoid).connection
@@ -103,11 +105,12 @@ async def until_answered(
         num_rounds += 1
         pause_s = _BACKOFF.pause_s(num_rounds, at_least_s=pauses.at_least_s(0.0))
         await pauses.pause(max(0.0, min(pause_s, left_s)))
-    detail = f"; the last error was: {last.message}" if last else ""
     # A program that failed at every replica, and replicas that took too long, are told from
     # replicas that are down.
-    is_telling = last is not None and (end_of_error(last) or isinstance(last, DeadlineError))
-    failure = type(last) if last is not None and is_telling else UnavailableError
+    if last is not None and end_of_error(last):
+        raise type(last)(f"{last.message} (tried again for {timeout_s:g} s)") from last
+    detail = f"; the last error was: {last.message}" if last else ""
+    failure = DeadlineError if isinstance(last, DeadlineError) else UnavailableError
     raise failure(
         f"{missing} within {timeout_s:g} s{detail}. See the job's component logs."
     ) from last
