@@ -10,6 +10,7 @@ import math
 import re
 import secrets
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ class ProgramRun:
         self.is_flooded = False
         self.num_retries = 0
         self.num_events = 0
+        self._changed_at = 0.0
         self.ports: set[int] = set()
         self.connections: set[object] = set()
         self.calls: list[ModelCall] = []
@@ -140,6 +142,13 @@ class ProgramRun:
         """Calls made so far, repeated requests not counted."""
         with self.changed:
             return len(self.calls)
+
+    def has_hung(self, idle_s: float) -> bool:
+        """Whether it asked, and neither asked again nor ended for ``idle_s`` since; its import,
+        before the first call, may take longer."""
+        with self.changed:
+            is_idle = time.monotonic() - self._changed_at > idle_s
+            return bool(self.calls) and self.end is None and is_idle
 
     def answer(self, call: ModelCall, text: str) -> None:
         """Answer a call that waits; a text that one of its ``stop`` ends is not cut by a bound.
@@ -245,6 +254,7 @@ class ProgramRun:
 
     def _changed(self) -> None:
         self.num_events += 1
+        self._changed_at = time.monotonic()
         self.changed.notify_all()
 
 

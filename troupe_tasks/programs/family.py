@@ -21,7 +21,7 @@ from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.environment import ProgramEnvironment
 from troupe_tasks.programs.image_launcher import ImageLauncher
 from troupe_tasks.programs.judge import AnswerJudge, InnerFamily, ScoredCall
-from troupe_tasks.programs.launcher import ProgramLauncher
+from troupe_tasks.programs.launcher import ProgramLauncher, WarmRun
 from troupe_tasks.programs.params import JUDGED, ProgramParams
 from troupe_tasks.programs.sandboxed import ORIGIN, SandboxedLauncher
 from troupe_tasks.programs.seats import Seats
@@ -145,7 +145,7 @@ class Program:
             paid=lambda seed, text: _paid(judge, seed, text),
             terms=lambda seed, agent, call, text: self._terms(judge, seed, agent, call, text),
             order=self.order,
-            warm_order=lambda: self._warm_order(judge),
+            warm_run=lambda: self._warm_run(judge),
             slots=self._slots,
         )
         return ProgramEnvironment(services, self.close)
@@ -183,7 +183,7 @@ class Program:
             "cpu_s": self.params.cpu_s,
         }
 
-    def _warm_order(self, judge: AnswerJudge) -> dict[str, Any] | None:
+    def _warm_run(self, judge: AnswerJudge) -> WarmRun | None:
         if not self.params.warm or self.params.replay == "never":
             return None
         try:
@@ -192,7 +192,8 @@ class Program:
             text = "ok"
         run = ProgramRun(self.params.max_waiting, self._seats.digest, self._scripted(text))
         base_url = self.endpoint().open(run)
-        return self.order(run, base_url, self.params.seed, judge.question(0))
+        order = self.order(run, base_url, self.params.seed, judge.question(0))
+        return WarmRun(run, order, self.params.idle_s)
 
     def _scripted(self, text: str) -> Callable[[ModelCall], str]:
         num_answered = 0

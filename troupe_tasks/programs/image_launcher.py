@@ -15,7 +15,13 @@ from typing import IO, Any
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe_tasks.programs.activity import Look
 from troupe_tasks.programs.calls import ProgramRun
-from troupe_tasks.programs.launcher import REPLY_S, ProgramLauncher, ServerProcess, environment_of
+from troupe_tasks.programs.launcher import (
+    REPLY_S,
+    ProgramLauncher,
+    ServerProcess,
+    WarmRun,
+    environment_of,
+)
 
 CONNECT_PAUSE_S = 0.1
 
@@ -119,7 +125,7 @@ class ImageLauncher(ProgramLauncher):
         self,
         run: ProgramRun,
         order: Mapping[str, Any],
-        warm: Callable[[], Mapping[str, Any] | None],
+        warm: Callable[[], WarmRun | None],
     ) -> ImageRun:
         """See ``ProgramLauncher.start``; one that is not forked from a warm process is forked from
         one that imported nothing."""

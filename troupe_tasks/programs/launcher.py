@@ -14,17 +14,22 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
 from troupe_tasks.programs.activity import RunProcess, start_time
 from troupe_tasks.programs.calls import ProgramRun
 
 HOST = Path(__file__).with_name("host.py")
 REPLY_S = 30.0
+HANGS_S = 0.2
+"""How often a warm run is asked whether it hangs."""
 SHOWN_CHARS = 2000
+_log = get_logger(__name__)
 _QUIET = {
     "OPENAI_AGENTS_DISABLE_TRACING": "1",
     "LANGSMITH_TRACING": "false",
@@ -96,6 +101,20 @@ class ServerProcess(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WarmRun:
+    """The run that warms a fork server up: its order, and how long it may ask nothing."""
+
+    run: ProgramRun
+    order: Mapping[str, Any]
+    idle_s: float
+
+    @property
+    def has_hung(self) -> bool:
+        """Whether it has asked, and then nothing more for ``idle_s``."""
+        return self.run.has_hung(self.idle_s)
+
+
 class ProgramLauncher:
     """Starts runs; safe to use from several threads. Close it after use; it may be used again."""
 
@@ -122,7 +141,7 @@ class ProgramLauncher:
         self,
         run: ProgramRun,
         order: Mapping[str, Any],
-        warm: Callable[[], Mapping[str, Any] | None],
+        warm: Callable[[], WarmRun | None],
     ) -> StartedRun:
         """Begin ``run`` as ``order`` says; ``warm`` gives the run that warms a fork server up.
 
@@ -149,18 +168,21 @@ class ProgramLauncher:
         with self._lock:
             self._stop()
 
-    def _serve(self, warm: Mapping[str, Any] | None) -> None:
+    def _serve(self, warm: WarmRun | None) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by _stop)
         self._server = self._popen("serve", self._log)
-        setup = {"preload": self._preload, "folder": self._folder, "warm": warm}
+        order = warm.order if warm else None
+        setup = {"preload": self._preload, "folder": self._folder, "warm": order}
         try:
-            ready = self._exchange(setup, self._start_s)
+            ready = self._exchange(setup, self._start_s, warm)
         except UnavailableError as error:
             told = self._stderr()
-            self._stop()
-            if warm is not None:
-                self._serve(None)  # the program may have ended the process, or hung
+            if warm is not None:  # the program may have ended the process, or hung
+                _tell_of(warm, error)
+                self._stop()
+                self._serve(None)
                 return
+            self._stop()
             raise InvalidArgumentError(
                 f"{self._python} cannot start programs ({error.message}); its last words: "
                 f"{told or 'none'}. Install the program's packages there, and correct preload",
@@ -206,7 +228,9 @@ class ProgramLauncher:
                 f"{self._python} cannot be run: {error}", pointer="/task/params/python"
             ) from error
 
-    def _exchange(self, document: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    def _exchange(
+        self, document: Mapping[str, Any], timeout_s: float, warm: WarmRun | None = None
+    ) -> dict[str, Any]:
         server = self._server
         assert server is not None
         assert server.stdin is not None
@@ -215,19 +239,25 @@ class ProgramLauncher:
             server.stdin.flush()
         except ConnectionError as error:  # a pipe or a connection
             raise UnavailableError("the process that forks programs has ended") from error
-        line = self._line(server, timeout_s)
+        line = self._line(server, timeout_s, warm)
         if not line:
             raise UnavailableError(f"it did not answer in {timeout_s:g} s, or ended")
         return json.loads(line)
 
-    def _line(self, server: ServerProcess, timeout_s: float) -> bytes:
-        """One line of the server, which writes no second one before it is asked again."""
+    def _line(self, server: ServerProcess, timeout_s: float, warm: WarmRun | None) -> bytes:
+        """One line of the server, which writes no second one before it is asked again.
+
+        Nothing when it has ended, or said nothing in time, or when its ``warm`` run hangs.
+        """
         assert server.stdout is not None
         line, deadline = b"", time.monotonic() + timeout_s
         while not line.endswith(b"\n"):
             left_s = max(0.0, deadline - time.monotonic())
-            if not select.select([server.stdout], [], [], left_s)[0]:
-                return b""
+            look_s = left_s if warm is None else min(left_s, HANGS_S)
+            if not select.select([server.stdout], [], [], look_s)[0]:
+                if look_s == left_s or (warm is not None and warm.has_hung):
+                    return b""
+                continue
             try:
                 part = os.read(server.stdout.fileno(), 65536)
             except ConnectionError:
@@ -260,3 +290,11 @@ class ProgramLauncher:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+
+def _tell_of(warm: WarmRun, error: UnavailableError) -> None:
+    """Log why there is no warm run; each run then imports what the program's module does."""
+    why = error.message
+    if warm.has_hung:
+        why = f"the program asked, and then neither asked nor ended for {warm.idle_s:g} s (idle_s)"
+    _log.warning("program.not_warmed", reason=why, then="going on without a warm run")

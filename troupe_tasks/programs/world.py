@@ -29,7 +29,7 @@ from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun, until_stop
 from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
-from troupe_tasks.programs.launcher import ProgramLauncher, StartedRun
+from troupe_tasks.programs.launcher import ProgramLauncher, StartedRun, WarmRun
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.prompts import encoded
 from troupe_tasks.programs.sandboxed import SandboxedLauncher
@@ -63,7 +63,7 @@ class ProgramServices:
     paid: Callable[[int, str], tuple[float, bool]]
     terms: Callable[[int, str, ModelCall, str], Mapping[str, float]]
     order: Callable[[ProgramRun, str, int, Mapping[str, str]], dict[str, Any]]
-    warm_order: Callable[[], dict[str, Any] | None]
+    warm_run: Callable[[], WarmRun | None]
     slots: threading.Semaphore
 
 
@@ -121,7 +121,7 @@ class ProgramWorld:
         order = services.order(
             self._run, base_url, derive_seed(services.params.seed, seed), services.question(seed)
         )
-        self._process = services.launcher.start(self._run, order, services.warm_order)
+        self._process = services.launcher.start(self._run, order, services.warm_run)
         reached("env.program_started")
         self._first = self._settled({})
         return self._first

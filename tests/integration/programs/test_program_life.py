@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from program_world import asked, begun, forget, params_of, played, program
+from structlog.testing import capture_logs
 
 from troupe.conformance import CheckLimits, check_family
 from troupe.errors import InvalidArgumentError, UnavailableError
@@ -80,6 +82,16 @@ def test_program_when_it_hangs_or_dies_then_it_is_retryable(shape: str, why: str
         state = begun(environment)
         with pytest.raises(UnavailableError, match=why):
             environment.step(state, "solver", "one")
+
+
+def test_program_when_its_warm_run_hangs_then_goes_on_without_one_and_says_so() -> None:
+    began = time.monotonic()
+    with capture_logs() as logs, program("hangs", idle_s=1.5) as environment:
+        begun(environment)
+        assert time.monotonic() - began < 60.0  # start_s is 120 s
+    [told] = [log for log in logs if log["event"] == "program.not_warmed"]
+    assert "neither asked nor ended for 1.5 s (idle_s)" in told["reason"]
+    assert told["then"] == "going on without a warm run"
 
 
 def test_program_when_its_loop_has_no_end_then_the_episode_ends_unpaid() -> None:
