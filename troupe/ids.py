@@ -30,6 +30,14 @@ def step_of(round_id: str) -> int | None:
     return int(step) if kind == "train" and step.isdecimal() else None
 
 
+def counted(step: int) -> int:
+    """Training step ``step`` as sentences for people count it: from 1, as "step 3/10" does.
+
+    Records, rounds, JSON and the names of files count from 0.
+    """
+    return step + 1
+
+
 def eval_round(step: int) -> RoundId:
     """Round that evaluates after ``step`` training steps, "eval-00012"."""
     return RoundId(f"eval-{step:05d}")

@@ -195,7 +195,7 @@ def test_events_logs_and_spec_tabs_show_the_job(page: "Page", job: str) -> None:
     page.goto(f"/jobs/{job}/events")
     page.get_by_text("The job is succeeded.").wait_for()
     page.get_by_text("Steps", exact=True).click()
-    page.get_by_text("Step 2 done in").wait_for()
+    page.get_by_text("Step 3 done in").wait_for()
     page.goto(f"/jobs/{job}/logs")
     page.get_by_label("Component").select_option("trainer-0")
     page.locator("pre.log", has_text="service.closed").wait_for()

@@ -62,7 +62,10 @@ def logs(
 @episodes_app.command("list")
 def list_episodes(
     job: opt.JobArgument,
-    step: Annotated[int | None, typer.Option(min=0, help="Episodes of this step only.")] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(min=0, help="Episodes of this step only, from 0 as in metrics.jsonl."),
+    ] = None,
     kind: Annotated[str | None, typer.Option(help="train or eval.")] = None,
     agent: Annotated[str | None, typer.Option(help="Rewards of this agent.")] = None,
     min_reward: Annotated[float | None, typer.Option(help="Least mean reward.")] = None,

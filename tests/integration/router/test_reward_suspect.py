@@ -70,7 +70,7 @@ async def test_recorder_when_a_reward_is_hacked_then_says_so_once_and_names_epis
     assert len(told) == 1
     assert ONSET <= told[0]["step"] <= ONSET + 5
     assert {w["name"] for w in told[0]["witnesses"]} == {"answer diversity"}
-    assert told[0]["sentence"].startswith("Since step ")
+    assert told[0]["sentence"].startswith(f"Since step {told[0]['since'] + 1} ")
     recorded = (record.run_dir / "episodes.jsonl").read_text().splitlines()
     ids = {json.loads(line)["episode_id"] for line in recorded}
     shown: list[dict[str, Any]] = told[0]["episodes"]

@@ -223,4 +223,4 @@ async def test_step_when_one_agent_of_two_learns_nothing_then_one_event_names_it
     (found,) = [stored.event for stored in await events.read()]
     assert found.type == "learning.sparse"
     sentence = json.loads(found.data_json)["sentence"]
-    assert sentence.startswith("In step 0 every answer of agent 'planner' was paid 0 (3 groups)")
+    assert sentence.startswith("In step 1 every answer of agent 'planner' was paid 0 (3 groups)")

@@ -70,7 +70,7 @@ def test_explain_when_episodes_are_open_then_counts_them_and_names_the_busiest()
     facts = Facts(job(), everybody(busy=7), WANTED, a_round(5), {"p": 3}, now=NOW)
     found = explain(facts)
     assert (found.phase, found.step, found.since, found.who) == ("play", 3, 900.0, ("r1",))
-    assert found.sentence == "Step 3 waits for 3 of 8 episodes; busiest: r1 (7 requests)."
+    assert found.sentence == "Step 4 waits for 3 of 8 episodes; busiest: r1 (7 requests)."
 
 
 def test_explain_when_a_paused_job_goes_on_then_its_open_step_waits_since_the_new_start() -> None:
@@ -112,7 +112,7 @@ def test_explain_when_the_evaluation_outlasts_the_learning_then_the_step_waits_f
     facts = Facts(job(), everybody(), WANTED, a_round(8), {"p": 3}, trainer("evaluation"), NOW)
     found = explain(facts)
     assert found.phase == "play"
-    assert found.sentence.startswith("Step 3 waits for the evaluation of its weights (")
+    assert found.sentence.startswith("Step 4 waits for the evaluation of its weights (")
 
 
 def test_explain_when_the_trainer_does_not_answer_then_says_so() -> None:
@@ -152,7 +152,9 @@ def test_explain_when_the_evaluation_is_over_then_the_next_step_opens_or_the_end
     assert "about to open" in before.sentence
     last = a_round(8, round_id="eval-00005", step=5)
     facts = Facts(job(step=5), everybody(), WANTED, last, {"p": 5}, trainer("export"), NOW)
-    assert explain(facts).phase == "export"
+    found = explain(facts)
+    assert found.phase == "export"
+    assert found.sentence.startswith("The job's end waits for the trainer to export")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_explain_when_policies_have_trainers_then_names_the_one_furthest_behind(
     facts = Facts(job(), members, WANTED, a_round(8), {"p": 3}, trainer("learn"), NOW, slowest="q")
     found = explain(facts)
     assert (found.phase, found.who) == ("learn", ("t-q",))
-    assert found.sentence == ("Step 3 waits for the trainer of policy 'q' to learn (12 s so far).")
+    assert found.sentence == ("Step 4 waits for the trainer of policy 'q' to learn (12 s so far).")
     silent = explain(replace(facts, trainer=None, slowest="p"))
     assert silent.who == ("t-p",)
     assert "the trainer of policy 'p', which does not answer" in silent.sentence

@@ -295,7 +295,7 @@ async def test_step_when_one_group_gives_no_number_then_it_alone_is_saved(
     bad.candidates[worst].rollout_logprobs[0] = -1000.0
     team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
-        with pytest.raises(NonFiniteError, match=r"Step 3 stopped.*nan-step-3\.pb"):
+        with pytest.raises(NonFiniteError, match=r"Step 4 stopped.*nan-step-3\.pb"):
             await team.learn(it)
     finally:
         team.close()

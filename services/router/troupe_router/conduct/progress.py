@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients.trainer import TrainerClient, TrainerStatus
 from troupe.errors import TroupeError
-from troupe.ids import eval_round, train_round
+from troupe.ids import counted, eval_round, train_round
 from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.streams.ledger import RoundState, StepLedger
 from troupe.runtime.streams.memory import RedisMemory
@@ -55,7 +55,7 @@ _ASK_S = 1.0
 class Waiting:
     """One job's present phase. ``since`` is in Unix seconds; ``who`` are replica ids or rooms.
 
-    Example: ``Waiting("play", 3, 1.7e9, ("demo-1-rollout-shared-0",), "Step 3 waits for ...")``.
+    Example: ``Waiting("play", 3, 1.7e9, ("demo-1-rollout-shared-0",), "Step 4 waits for ...")``.
     """
 
     phase: Phase
@@ -133,10 +133,10 @@ def _running(facts: Facts) -> Waiting:
     trainer = facts.trainer
     trainer_names = _trainer_names(facts)
     if trainer is None:
-        text = f"Step {job.step} waits for {_the_trainer(facts)}, which does not answer."
+        text = f"{_what(job)} waits for {_the_trainer(facts)}, which does not answer."
         return Waiting("learn", job.step, facts.silent_since or facts.now, trainer_names, text)
     if trainer.is_paused:
-        text = f"Step {job.step} is held: the job was paused."
+        text = f"{_what(job)} is held: the job was paused."
         return Waiting("none", job.step, facts.now - trainer.phase_s, trainer_names, text)
     phase = _TRAINER_PHASES.get(trainer.phase, "learn")
     waited_for, words = trainer_names, _WORDS[phase].replace("the trainer", _the_trainer(facts), 1)
@@ -144,18 +144,24 @@ def _running(facts: Facts) -> Waiting:
         late = _late(facts, trainer.step + 1, facts.slowest)
         waited_for = late or trainer_names
         words += f": {', '.join(late)}" if late else ""
-    text = f"Step {job.step} waits for {words} ({trainer.phase_s:.0f} s so far)."
+    text = f"{_what(job)} waits for {words} ({trainer.phase_s:.0f} s so far)."
     return Waiting(phase, job.step, facts.now - trainer.phase_s, waited_for, text)
+
+
+def _what(job: JobRecord) -> str:
+    """What waits: the step, or what comes after the last one: an evaluation, and the export."""
+    return f"Step {counted(job.step)}" if job.step < job.spec.steps else "The job's end"
 
 
 def _playing(facts: Facts, state: RoundState | None) -> Waiting:
     job = facts.job
     missing = _missing(facts)
     if state is None:
-        return Waiting("play", job.step, 0.0, ("router",), f"Step {job.step} is about to open.")
+        return Waiting("play", job.step, 0.0, ("router",), f"{_what(job)} is about to open.")
     since = max(state.opened_at, job.started_at)  # it may have been open while the job was paused
     left = state.num_tickets - state.num_done - state.num_dropped
-    what = "The evaluation" if state.round_id == eval_round(state.step) else f"Step {state.step}"
+    is_eval = state.round_id == eval_round(state.step)
+    what = "The evaluation" if is_eval else f"Step {counted(state.step)}"
     text = f"{what} waits for {left} of {state.num_tickets} episodes"
     if missing:
         text += f", and these do not serve: {', '.join(words for _, words in missing)}."

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import Any, Literal
 
+from troupe.ids import counted
 from troupe.rewards.reward import STRICT
 from troupe.spec.job import MonitorSpec
 
@@ -91,8 +92,8 @@ class Suspicion:
         """For people: what rose, what fell, since when."""
         falls = ", ".join(fall.words() for fall in self.falls)
         return (
-            f"Since step {self.rise.since} {self.rise.words()} while {falls}: read the episodes "
-            "named here before you trust the curve."
+            f"Since step {counted(self.rise.since)} {self.rise.words()} while {falls}: read the "
+            "episodes named here before you trust the curve."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from troupe.errors import UnavailableError
+from troupe.ids import counted
 from troupe.retry import STEADY, Backoff, retry
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.runtime.streams.events import EventLog
@@ -233,7 +234,7 @@ class Checkpointing:
             "step": report.step,
             "groups_trained": report.groups_trained,
             "groups_zero_variance": report.groups_zero_variance,
-            "sentence": f"In step {report.step}{self._whose()} {advice} The job goes on.",
+            "sentence": f"In step {counted(report.step)}{self._whose()} {advice} The job goes on.",
         }
         _log.warning("learning.sparse", **data)
         event_id = "-".join(filter(None, (f"sparse-{self._mark}{report.step}", of_agent)))

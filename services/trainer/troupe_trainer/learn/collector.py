@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
-from troupe.ids import step_of, ticket_id, ticket_position, train_round
+from troupe.ids import counted, step_of, ticket_id, ticket_position, train_round
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
 from troupe.runtime.streams.fencing import Fence
@@ -211,7 +211,7 @@ class Collector:
         return {policy: count for policy, count in counts.items() if count > 0}
 
     def _what_is_missing(self, step: int, state: RoundState | None) -> str:
-        waited = f"Step {step} was not complete after {self._timeout_s:g} s: "
+        waited = f"Step {counted(step)} was not complete after {self._timeout_s:g} s: "
         after = " Look at the router's and the replicas' logs, or raise limits.step_timeout_s."
         if state is None:
             return f"{waited}its round {train_round(step)} was never opened.{after}"

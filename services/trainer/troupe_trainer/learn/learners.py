@@ -24,6 +24,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.durable import replace_file
 from troupe.episodes.build import refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
+from troupe.ids import counted
 from troupe.runtime.faults import reached
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
@@ -289,7 +290,7 @@ class Learners:
                 records = pb.Episode(groups=[group.record for group in error.groups])
                 replace_file(path, records.SerializeToString())
                 raise NonFiniteError(
-                    f"Step {batch.step} stopped. {error.message} They are in {path} (a "
+                    f"Step {counted(batch.step)} stopped. {error.message} They are in {path} (a "
                     "troupe.api.records.v1.Episode).",
                     error.groups,
                 ) from error

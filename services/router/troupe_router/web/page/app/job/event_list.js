@@ -50,9 +50,9 @@ function tell({ type, data }) {
     case "eval.done":
       return `Evaluation after step ${data.step}: ${percent(data.success)} of ${number(data.num_tasks)} tasks solved.`;
     case "step.learned":
-      return `Step ${data.step} learnt${data.policy ? ` by ${data.policy}` : ""}; version ${data.policy_version}, loss ${number(data.loss)}.`;
+      return `Step ${counted(data.step)} learnt${data.policy ? ` by ${data.policy}` : ""}; version ${data.policy_version}, loss ${number(data.loss)}.`;
     case "step.recorded":
-      return `Step ${data.step} done in ${duration(data.wall_s)}.`;
+      return `Step ${counted(data.step)} done in ${duration(data.wall_s)}.`;
     case "replica.joined":
       return `${data.replica_id} joined (${data.kind}).`;
     case "replica.left":
@@ -66,7 +66,7 @@ function tell({ type, data }) {
     case "component.condition":
       return `${data.name}: ${[data.condition, data.detail].filter(Boolean).join(": ") || data.state}`;
     case "parity.alarm":
-      return `Step ${data.step}: rollout and trainer disagree on ${data.policy} (ratio ${number(data.ratio)}, KL ${number(data.kl)}).`;
+      return `Step ${counted(data.step)}: rollout and trainer disagree on ${data.policy} (ratio ${number(data.ratio)}, KL ${number(data.kl)}).`;
     case "tracker.failed":
       return `The tracker ${data.kind} failed: ${data.error}`;
     case "phase.resolved":
@@ -76,4 +76,7 @@ function tell({ type, data }) {
   }
 }
 
-const roundName = (data) => (data.kind === "eval" ? `Evaluation after step ${data.step}` : `Step ${data.step}`);
+const roundName = (data) => (data.kind === "eval" ? `Evaluation after step ${data.step}` : `Step ${counted(data.step)}`);
+
+// Sentences count steps from 1, as the head of the page does; records count from 0.
+const counted = (step) => step + 1;
