@@ -110,7 +110,9 @@ class Progress:
     def _on_state(self, data: Mapping[str, Any]) -> str:
         self.state = str(data.get("state", self.state))
         self.reason = str(data.get("reason") or "")
-        return f"{self.job_id}: {self.state}" + (f" ({self.reason})" if self.reason else "")
+        # Why it failed is long, and is said by the outcome that follows.
+        is_said = self.reason and self.state != "failed"
+        return f"{self.job_id}: {self.state}" + (f" ({self.reason})" if is_said else "")
 
     def _on_eval(self, data: Mapping[str, Any]) -> str:
         step, success = int(data.get("step", 0)), data.get("success_rate")

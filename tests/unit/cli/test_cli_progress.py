@@ -99,11 +99,13 @@ def test_apply_when_an_evaluation_is_told_twice_then_it_counts_once() -> None:
     assert str(progress.apply(rewarded)).endswith("tasks solved, reward -0.500 an episode")
 
 
-def test_apply_when_the_state_changes_then_reason_is_said() -> None:
+def test_apply_when_the_state_changes_then_the_reason_is_said_once() -> None:
     progress = Progress("demo-1", steps=10)
+    line = progress.apply(event("job.state", state="paused", reason="no memory"))
+    assert line == "demo-1: paused (no memory)"
     line = progress.apply(event("job.state", state="failed", reason="no memory"))
-    assert line == "demo-1: failed (no memory)"
-    assert progress.state == "failed"
+    assert line == "demo-1: failed"  # the outcome says why
+    assert (progress.state, progress.reason) == ("failed", "no memory")
 
 
 def test_apply_when_something_failed_beside_the_job_then_is_said_in_its_own_words() -> None:

@@ -114,6 +114,31 @@ async def test_exit_code_3_is_a_failure_with_the_log_as_detail(launcher: LocalLa
     assert "port 1 is in use" in status.detail
 
 
+def dies(*lines: str, code: int) -> Component:
+    """Logs an error with a long traceback, as a service does, says ``lines`` and ends."""
+    frames = "Traceback (most recent call last):\n" + '  File "x.py", line 1, in f\n' * 300
+    failed = json.dumps({"event": "service.failed", "exception": f"{frames}ValueError: too few"})
+    said = [failed, *lines, json.dumps({"event": "service.closed"})]
+    return python("a", f"print({chr(10).join(said)!r}); raise SystemExit({code})")
+
+
+async def test_death_when_the_service_says_why_then_that_alone_is_the_detail(
+    launcher: LocalLauncher,
+) -> None:
+    component = dies("a warning", "troupe rollout: Model 'x' can't be loaded.", code=3)
+    status = await until(launcher, component, lambda s: s.state == "failed")
+    assert status.detail == "troupe rollout: Model 'x' can't be loaded."
+
+
+async def test_death_when_only_a_traceback_tells_then_its_last_line_is_the_detail(
+    launcher: LocalLauncher,
+) -> None:
+    component = dies("a warning", code=1)
+    status = await until(launcher, component, lambda s: s.state == "failed")
+    assert "died 4 times" in status.detail
+    assert status.detail.endswith("\na warning\nValueError: too few")
+
+
 async def test_program_that_is_missing_is_a_failure(launcher: LocalLauncher) -> None:
     (status,) = await launcher.reconcile("job", [Component("a", "", argv=("/no/such/program",))])
     assert status.state == "failed"

@@ -30,7 +30,13 @@ from troupe.runtime.launch.processes import (
     reap,
     signal_group,
 )
-from troupe.runtime.launch.records import ProcRecord, forget_record, load_record, load_records
+from troupe.runtime.launch.records import (
+    ProcRecord,
+    forget_record,
+    last_words,
+    load_record,
+    load_records,
+)
 
 LAUNCH_ID = "TROUPE_LAUNCH_ID"
 """Environment variable that marks one life of one component."""
@@ -38,6 +44,8 @@ LAUNCH_ID = "TROUPE_LAUNCH_ID"
 _POLL_S = 0.02
 _DETAIL_LINES = 20
 _DETAIL_BYTES = 4000
+_TAIL_BYTES = 64 * 1024
+"""A traceback is one line of a log, and is read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +278,15 @@ def _status(record: ProcRecord) -> ComponentStatus:
 
 
 def _tail(log: Path, start: int) -> str:
-    """The last lines of the log from byte ``start`` on."""
+    """What the last lines of the log from byte ``start`` on say."""
     try:
         with log.open("rb") as source:
             end = source.seek(0, os.SEEK_END)
-            source.seek(max(start, end - _DETAIL_BYTES))
+            began = source.seek(max(start, end - _TAIL_BYTES))
             text = source.read().decode("utf-8", errors="replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-_DETAIL_LINES:])
+    lines = text.splitlines()
+    if began > start:  # the first one is cut
+        lines = lines[1:] or lines
+    return last_words("\n".join(lines[-_DETAIL_LINES:]))[-_DETAIL_BYTES:]

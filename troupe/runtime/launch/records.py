@@ -5,6 +5,7 @@ Owns the record's format and its atomic write. Never looks at processes.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,8 @@ from typing import Any
 
 from troupe.runtime.disk_space import is_full
 
+_TOLD = re.compile(r"troupe [a-z-]+: ")
+"""How a service begins to say why it ends."""
 _BLOCK = 4096
 """Bytes that file systems give to a file at once, at least."""
 
@@ -104,6 +107,29 @@ def plain_lines(log: str) -> str:
     """The lines meant for people: those that are not JSON, or all of them when every one is."""
     plain = [line for line in log.splitlines() if line.strip() and not line.startswith("{")]
     return "\n".join(plain) or log
+
+
+def last_words(log: str) -> str:
+    """Why a process ended, as far as its ``log`` says: the service's own sentence, the last one;
+    else what is not JSON, and the last exception without its traceback; else all of it."""
+    lines = log.splitlines()
+    told = [number for number, line in enumerate(lines) if _TOLD.match(line)]
+    if told:
+        return plain_lines("\n".join(lines[told[-1] :]))
+    raised = [words for line in lines if line.startswith("{") and (words := _exception(line))]
+    if not raised:
+        return plain_lines(log)
+    plain = [line for line in lines if line.strip() and not line.startswith("{")]
+    return "\n".join([*plain, raised[-1]])
+
+
+def _exception(line: str) -> str:
+    """The last line of a log line's traceback; empty where it has none."""
+    try:
+        traceback = json.loads(line).get("exception")
+    except ValueError:
+        return ""
+    return str(traceback or "").strip().rpartition("\n")[2]
 
 
 def forget_record(folder: Path, name: str) -> None:
