@@ -12,7 +12,7 @@ from troupe import plugins
 from troupe.cli import options as opt
 from troupe.cli.bundles import Requirements, With, bundled, upload
 from troupe.cli.output import err, note, out, print_json
-from troupe.cli.specs import read_spec, unused_policies, with_overrides
+from troupe.cli.specs import missing_models, read_spec, unused_policies, with_overrides
 from troupe.cli.starter import starter_spec
 from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.conformance.target import find_targets, load_target
@@ -55,6 +55,8 @@ def validate(
     parts = load_parts(job_spec)
     _check(job_spec)
     _warn_of_repeats(parts)
+    for issue in missing_models(job_spec):
+        note(f"warning: {issue.pointer}: {issue.message}")
     memory = predicted(job_spec, gpu_gb, ranks or job_spec.trainer.gpus or 1)
     if as_json:
         print_json(job_spec.model_dump(mode="json"))

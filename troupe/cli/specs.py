@@ -56,13 +56,7 @@ def with_local_paths(spec: JobSpec) -> JobSpec:
     Raises:
         SpecInvalidError: a model names a folder that does not exist; says how to make one.
     """
-    issues = [
-        Issue(f"/policies/{name}/{field}", _missing(spec, model))
-        for name, policy in spec.policies.items()
-        for field, model in policy.models().items()
-        if is_missing_folder(model)
-    ]
-    if issues:
+    if issues := missing_models(spec):
         raise SpecInvalidError(issues)
     shown, shown_issues = _with_digest(spec)
     if shown_issues:
@@ -101,6 +95,16 @@ def _with_digest(spec: JobSpec) -> tuple[DemonstrationsSpec | None, list[Issue]]
         return None, [Issue("/algorithm/demonstrations/path", why)]
     digest = given.sha256 or digest_of(path)
     return given.model_copy(update={"path": str(path.resolve()), "sha256": digest}), []
+
+
+def missing_models(spec: JobSpec) -> list[Issue]:
+    """Models of ``spec`` that name a folder which is not there, and how to make each."""
+    return [
+        Issue(f"/policies/{name}/{field}", _missing(spec, model))
+        for name, policy in spec.policies.items()
+        for field, model in policy.models().items()
+        if is_missing_folder(model)
+    ]
 
 
 def is_missing_folder(model: str) -> bool:

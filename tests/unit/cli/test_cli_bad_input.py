@@ -54,10 +54,20 @@ def test_validate_when_a_field_is_wrong_then_says_where_and_exits_2(
 def test_validate_when_the_spec_is_right_then_exits_0(
     spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["validate", str(spec), "--set", "steps=3"]) == 0
+    of_hub = ("--set", "policies.shared.model=acme/base")
+    assert run(["validate", str(spec), "--set", "steps=3", *of_hub]) == 0
     seen = capsys.readouterr()
     assert "3 steps" in seen.out
     assert "warning" not in seen.err
+
+
+def test_validate_when_a_model_folder_is_missing_then_warns_how_to_make_it(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["validate", str(spec), "--set", "policies.shared.model=models/dors"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "warning: /policies/shared/model: there is no model folder 'models/dors'" in said
+    assert "`troupe model tiny " in said
 
 
 def test_validate_when_no_agent_has_a_policy_then_warns_and_exits_0(
