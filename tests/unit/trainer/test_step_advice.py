@@ -148,6 +148,11 @@ def credited(agent, rewards, *, task, **more):
     return credit(made, [reward - mean for reward in rewards], 1.0)
 
 
+def test_advice_when_an_agent_is_paid_the_same_above_zero_then_tasks_are_not_to_blame():
+    critic = [credited("critic", [1.0] * 4, task=n) for n in range(3)]
+    assert "easier" not in untaught_advice(critic)["critic"]
+
+
 def test_advice_when_one_agent_is_paid_the_same_for_everything_then_names_it_alone():
     writer = [credited("writer", [0.0, 1.0, 0.0, 1.0], task=n) for n in range(3)]
     critic = [credited("critic", [0.0] * 4, task=n) for n in range(3)]
@@ -155,6 +160,7 @@ def test_advice_when_one_agent_is_paid_the_same_for_everything_then_names_it_alo
     assert list(advice) == ["critic"]
     assert "agent 'critic' was paid 0 (3 groups)" in advice["critic"]
     assert "`follow`" in advice["critic"]
+    assert "needs easier tasks" in advice["critic"]
 
 
 @pytest.mark.parametrize(

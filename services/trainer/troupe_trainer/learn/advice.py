@@ -22,6 +22,8 @@ RAISE_LIMIT = (
 """What to do against truncated completions."""
 SPARSE_SHARE = 0.75
 """Share of groups without variance from which a step is worth a word."""
+_EASIER = "; an agent after whom nothing follows needs easier tasks"
+"""What else helps one that was paid 0: the last agent of the order has its own pay alone."""
 _FEWEST = 8
 """Groups from which a share of them says something, and answers of one agent."""
 _FAILED = {
@@ -131,8 +133,8 @@ def untaught_advice(credited: Sequence[CreditedGroup]) -> dict[str, str]:
         by_agent.setdefault(group.record.agent, []).append(group)
     return {
         agent: (
-            f"every answer of agent '{agent}' was paid {rewards.pop():g} ({len(groups)} groups), "
-            f"so it learnt nothing: {PAY_ITS_ANSWERS}."
+            f"every answer of agent '{agent}' was paid {min(rewards):g} ({len(groups)} groups), "
+            f"so it learnt nothing: {PAY_ITS_ANSWERS}{'' if any(rewards) else _EASIER}."
         )
         for agent, groups in by_agent.items()
         if len(rewards := {paid for group in groups for paid in _earned(group.record)}) == 1
