@@ -175,7 +175,7 @@ class JobFailedError(TroupeError):
 
 
 class RewardFailedError(TroupeError):
-    """A user's reward function raised or did not return a number; nothing was scored."""
+    """A user's reward function raised, or it or the task gave no finite number: no score."""
 
     code = "ABORTED"
     reason = "REWARD_FAILED"

@@ -10,7 +10,7 @@ from troupe.candidates import GenerateRequest, Generation, ScoreRequest
 from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start, TeacherPort
 from troupe.errors import DeadlineError, InvalidArgumentError, UnimplementedError
-from troupe.rewards.mix import RewardMix
+from troupe.rewards.mix import RewardMix, check_paid
 from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
@@ -191,6 +191,8 @@ class BranchContext:
             observe=list(self.spec.agents) if are_observed else (),
             timeout_s=self.spec.limits.env_timeout_s,
         )
+        for action, paid in zip(distinct.values(), outcomes, strict=True):
+            check_paid(self.spec.task.name, agent, action, paid.team_reward, paid.local_rewards)
         by_key = dict(zip(distinct, outcomes, strict=True))
         return [by_key[key] for key in keys]
 

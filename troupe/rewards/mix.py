@@ -1,14 +1,31 @@
 """Mixes team and local terms into the reward by which candidates are compared."""
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, RewardFailedError
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import RewardSpec
 
 TEAM_TERM = "team/reward"
 """Name of the team's reward among an agent's terms; no local term can have it, because what stands
 before a slash is an agent."""
+_MAX_SHOWN = 200
+
+
+def check_paid(
+    task: str, agent: str, action: str, team_reward: object, local_rewards: Mapping[str, object]
+) -> None:
+    """Raise RewardFailedError where ``task`` paid ``action`` anything but finite numbers."""
+    for term, value in {TEAM_TERM: team_reward, **local_rewards}.items():
+        if _is_finite(value):
+            continue
+        label = "" if term == TEAM_TERM else f" as term '{term}'"
+        raise RewardFailedError(
+            f"task '{task}' paid {value!r}{label} for agent '{agent}', action "
+            f"{action[:_MAX_SHOWN]!r}; its step must pay a finite number for every action"
+        )
 
 
 class RewardMix:
@@ -51,3 +68,10 @@ class RewardMix:
     def weights(self, agent: str) -> dict[str, float]:
         """Weight of each of the agent's terms; ``TEAM_TERM`` has the team's."""
         return {TEAM_TERM: self._alpha, **self._weights[agent]}
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except TypeError:
+        return False

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import Candidate, Generation
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import Outcome, Start
-from troupe.errors import DeadlineError, UnavailableError
+from troupe.errors import DeadlineError, RewardFailedError, UnavailableError
 from troupe.ids import prompt_digest
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
@@ -237,3 +238,31 @@ async def test_actions_when_a_bound_cut_some_then_equal_texts_are_judged_apart()
     await player(TreeSampler(3), CutRollout(), env).play(ticket())
     actions = env.judged[0][2]
     assert [(action, is_cut(action)) for action in actions] == [("1", False), ("1", True)]
+
+
+class PayingEnv(AddingEnv):
+    """Pays its action 1 as ``paid`` says."""
+
+    def __init__(self, **paid) -> None:
+        super().__init__()
+        self._paid = paid
+
+    def _outcome(self, history, agent, number, observe):
+        outcome = super()._outcome(history, agent, number, observe)
+        return replace(outcome, **self._paid) if number == 1 else outcome
+
+
+@pytest.mark.parametrize(
+    ("paid", "words"),
+    [
+        ({"team_reward": math.nan}, "paid nan for agent 'a', action '1'"),
+        ({"team_reward": None}, "paid None for agent 'a', action '1'"),
+        ({"local_rewards": {"size": math.inf}}, "paid inf as term 'size' for agent 'a'"),
+    ],
+)
+async def test_task_when_it_pays_no_finite_number_then_nothing_is_scored_and_it_is_named(
+    paid, words
+):
+    with pytest.raises(RewardFailedError, match=f"task 'adding' {words}") as caught:
+        await player(TreeSampler(K), CountingRollout(), PayingEnv(**paid)).play(ticket())
+    assert not caught.value.retryable
