@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from troupe.candidates import GroupOutcome as GroupOutcome
+from troupe.code_places import defined_at, raised_at
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.finite import is_finite
+from troupe.runtime.transient import is_transient
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,11 +128,56 @@ class Algorithm(Protocol):
         ...
 
 
+def advantages_of_group(algorithm: Algorithm, group: GroupOutcome) -> list[float]:
+    """The advantages of ``group`` alone; raises InvalidArgumentError as `advantages_of_step`."""
+    return _called(algorithm, "advantages", [group], group)[0]
+
+
 def advantages_of_step(algorithm: Algorithm, groups: Sequence[GroupOutcome]) -> list[list[float]]:
     """One list per group: first each group alone, then all together. ``groups`` are those of one
     policy, or with ``needs.team`` those of all policies of the step.
+
+    Raises InvalidArgumentError where the algorithm's code raises, or does not give one finite
+    number for each candidate.
     """
-    return algorithm.across_groups(groups, [algorithm.advantages(group) for group in groups])
+    alone = [advantages_of_group(algorithm, group) for group in groups]
+    return _called(algorithm, "across_groups", groups, groups, alone)
+
+
+def _called(
+    algorithm: Algorithm,
+    hook: Literal["advantages", "across_groups"],
+    groups: Sequence[GroupOutcome],
+    *arguments: object,
+) -> list[list[float]]:
+    """What a hook gives for each of ``groups``, checked: its code may be a user's."""
+    label = f"algorithm '{type(algorithm).__name__}': {hook}"
+
+    def wrong(problem: str) -> InvalidArgumentError:
+        place = defined_at(getattr(algorithm, hook))
+        return InvalidArgumentError(f"{label}{f' (at {place})' if place else ''} {problem}")
+
+    try:
+        answer = getattr(algorithm, hook)(*arguments)
+        given = [list(values) for values in ([answer] if hook == "advantages" else answer)]
+    except Exception as error:
+        if isinstance(error, TroupeError) or is_transient(error):
+            raise
+        place = raised_at(error) or defined_at(getattr(algorithm, hook))
+        raise InvalidArgumentError(
+            f"{label} raised {type(error).__name__}: {error} (at {place}). Correct the algorithm"
+        ) from error
+    if len(given) != len(groups):
+        raise wrong(f"gave {len(given)} lists for {len(groups)} groups; give one list a group")
+    for group, values in zip(groups, given, strict=True):
+        size, name = len(group.candidates), group.group_id
+        if len(values) != size:
+            counts = f"{len(values)} advantages for the {size} candidates of group {name}"
+            raise wrong(f"gave {counts}; give one a candidate")
+        for value in values:
+            if not is_finite(value):
+                raise wrong(f"gave {value!r} in group {name}; give a finite number a candidate")
+    return [list(map(float, values)) for values in given]
 
 
 def advantages_by_policy(

@@ -1,10 +1,9 @@
 """Mixes team and local terms into the reward by which candidates are compared."""
 
-import math
 from collections.abc import Mapping
-from typing import Any
 
 from troupe.errors import InvalidArgumentError, RewardFailedError
+from troupe.finite import is_finite
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import RewardSpec
 
@@ -19,7 +18,7 @@ def check_paid(
 ) -> None:
     """Raise RewardFailedError where ``task`` paid ``action`` anything but finite numbers."""
     for term, value in {TEAM_TERM: team_reward, **local_rewards}.items():
-        if _is_finite(value):
+        if is_finite(value):
             continue
         label = "" if term == TEAM_TERM else f" as term '{term}'"
         raise RewardFailedError(
@@ -68,10 +67,3 @@ class RewardMix:
     def weights(self, agent: str) -> dict[str, float]:
         """Weight of each of the agent's terms; ``TEAM_TERM`` has the team's."""
         return {TEAM_TERM: self._alpha, **self._weights[agent]}
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except TypeError:
-        return False

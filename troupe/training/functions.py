@@ -13,10 +13,10 @@ from numbers import Real
 from threading import Lock
 from typing import TypedDict, cast
 
+from troupe.code_places import defined_at, raised_at
 from troupe.errors import InvalidArgumentError, RewardFailedError
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import ROLES, SPLITS, Split
-from troupe.training.code_places import defined_at, raised_at
 from troupe.training.dataset import Row, TaskRows
 
 Answer = dict[str, str]

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 from troupe.bundles.archive import REQUIREMENTS, Bundle, build_bundle, bundle_of
+from troupe.code_places import defined_at
 from troupe.errors import InvalidArgumentError
 from troupe.training.bundled import bundled_rows
-from troupe.training.code_places import defined_at
 from troupe.training.dataset import TaskRows
 from troupe.training.functions import Functions
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from troupe.algorithms.base import GroupRelative
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.build import load_parts
 from troupe.episodes.lines import episode_line
@@ -44,3 +45,12 @@ def test_step_advantages_when_a_group_has_a_lead_then_they_are_of_its_returns() 
 
 def test_step_advantages_when_terms_are_weighed_then_none_are_shown() -> None:
     assert _advantages({"kind": "gdpo"}) == {}
+
+
+class Fails(GroupRelative):
+    def advantages(self, group: Any) -> list[float]:
+        return [candidate.rewrd for candidate in group.candidates]
+
+
+def test_step_advantages_when_a_users_algorithm_fails_then_the_episode_is_shown_without() -> None:
+    assert _advantages({"kind": f"{__name__}:Fails"}) == {}

@@ -19,6 +19,7 @@ from troupe.clients.rest.models.episode_tree import (
     TurnDocument,
 )
 from troupe.episodes.build import JobParts
+from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec
 from troupe_router.run.token_texts import token_texts
 from troupe_router.run.trained_groups import Advantages
@@ -92,9 +93,9 @@ def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[fl
     """Advantages by group id, from recorded rewards, as the trainer's algorithm computes them.
 
     ``lines`` are all training episodes of one step, or only the wanted one for an algorithm that
-    is not step-wide. Nothing when an advantage holds what only the trainer knows: a KL in the
-    reward, a critic's values, ratios, what an algorithm remembers of earlier steps, or weights of
-    terms, which lines do not hold.
+    is not step-wide. Nothing when the algorithm fails, or an advantage holds what only the trainer
+    knows: a KL in the reward, a critic's values, ratios, what an algorithm remembers of earlier
+    steps, or weights of terms, which lines do not hold.
     """
     kl, needs = parts.spec.algorithm.loss.kl, parts.algorithm.needs
     if (kl.coef > 0.0 and kl.where == "reward") or needs.values or needs.log_ratios:
@@ -110,7 +111,10 @@ def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[fl
                 by_policy.setdefault(group["policy"], []).append(_outcome(group))
     for groups in by_policy.values():
         groups.sort(key=lambda group: group.group_id)
-    values = advantages_by_policy(parts.algorithm, by_policy)
+    try:
+        values = advantages_by_policy(parts.algorithm, by_policy)
+    except InvalidArgumentError:  # the trainer says what is wrong with the job's algorithm
+        return {}
     return {
         group.group_id: advantages
         for policy, groups in by_policy.items()

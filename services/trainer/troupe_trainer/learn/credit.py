@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
+from troupe.algorithms.algorithm import Algorithm, advantages_by_policy, advantages_of_group
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GroupOutcome, group_outcome
 from troupe.spec.job import JobSpec
@@ -115,7 +115,10 @@ class CreditAssigner:
             Lesson(prompt, candidate.value + advantage, candidate.value)
             for group_prompts, outcome in zip(prompts, outcomes, strict=True)
             for prompt, candidate, advantage in zip(
-                group_prompts, outcome.candidates, self._algorithm.advantages(outcome), strict=True
+                group_prompts,
+                outcome.candidates,
+                advantages_of_group(self._algorithm, outcome),
+                strict=True,
             )
         ]
 

@@ -1,0 +1,73 @@
+"""An algorithm of a user that fails, or gives what is no advantage, is told in one sentence."""
+
+import math
+from typing import Any
+
+import pytest
+
+from troupe.algorithms.algorithm import advantages_of_step
+from troupe.algorithms.base import GroupRelative
+from troupe.candidates import GroupOutcome, Sample
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.spec.algorithm import AlgorithmSpec
+
+GROUP = GroupOutcome(
+    "e/a/0", "a", 0, [Sample(i, float(i), 3, is_truncated=False) for i in range(4)]
+)
+
+
+def gives(value: Any) -> type[GroupRelative]:
+    class Own(GroupRelative):
+        def advantages(self, group: GroupOutcome) -> list[float]:
+            return value
+
+    return Own
+
+
+class Misspelt(GroupRelative):
+    def advantages(self, group: Any) -> list[float]:
+        return [candidate.rewrd for candidate in group.candidates]
+
+
+class LosesAGroup(GroupRelative):
+    def across_groups(self, groups: Any, advantages: Any) -> list[list[float]]:
+        return []
+
+
+class Needy(GroupRelative):
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        raise UnavailableError("the judge is down")
+
+
+class Starved(GroupRelative):
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        raise MemoryError
+
+
+HERE = r"\(at .*test_failing_algorithm.py, line \d+\)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (gives([1.0]), f"advantages {HERE} gave 1 advantages for the 4 candidates of group e/a/0"),
+        (gives([1.0, 0.0, math.nan, 0.0]), f"'Own': advantages {HERE} gave nan in group e/a/0"),
+        (gives(["a"] * 4), f"advantages {HERE} gave 'a' in group e/a/0"),
+        (gives(None), "raised TypeError: 'NoneType' object is not iterable"),
+        (Misspelt, r"raised AttributeError: .*'rewrd' \(at .*: `return \[candidate.rewrd"),
+        (LosesAGroup, "across_groups .* gave 0 lists for 1 groups"),
+    ],
+)
+def test_algorithm_when_it_gives_no_advantages_then_one_sentence_names_it_and_its_line(
+    kind: type[GroupRelative], words: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        advantages_of_step(kind(AlgorithmSpec()), [GROUP])
+
+
+@pytest.mark.parametrize(("kind", "error"), [(Needy, UnavailableError), (Starved, MemoryError)])
+def test_algorithm_when_a_machine_fails_under_it_then_it_is_not_blamed(
+    kind: type[GroupRelative], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        advantages_of_step(kind(AlgorithmSpec()), [GROUP])
