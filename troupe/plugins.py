@@ -92,6 +92,7 @@ def checked_params(
 ) -> BaseModel | None:
     """``params`` as the model ``plugin.Params``; None where the plug-in declares no parameters.
 
+    An unknown parameter is refused unless the model says what becomes of it (its ``extra``).
     Raises SpecInvalidError whose pointers begin with ``pointer``; ``label`` names the plug-in.
     """
     model: type[BaseModel] | None = getattr(plugin, "Params", None)
@@ -101,7 +102,8 @@ def checked_params(
             raise SpecInvalidError([Issue(pointer, message)])
         return None
     try:
-        return model.model_validate(dict(params))
+        extra = None if "extra" in model.model_config else "forbid"
+        return model.model_validate(dict(params), extra=extra)
     except ValidationError as error:
         issues = [Issue(pointer + i.pointer, i.message) for i in issues_of(error, model)]
         raise SpecInvalidError(issues, source=f"parameters of {label}") from error

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import create_model
+from pydantic import BaseModel, ConfigDict, create_model
 
 from troupe import plugins
+from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.load import load_algorithm
 from troupe.episodes.dryrun import dry_run
 from troupe.spec.algorithm import AlgorithmSpec
@@ -92,6 +93,32 @@ def test_plugin_when_its_parameters_are_given_then_it_has_them(installed: None) 
     assert made.params.min_spread == 0.5
     plain: Any = load_algorithm(AlgorithmSpec(kind="median_grpo"))
     assert plain.params.min_spread == 0.0
+
+
+class Power(GroupRelative):
+    """Its parameters are a plain pydantic model, which by itself ignores unknown ones."""
+
+    class Params(BaseModel):
+        power: float = 1.0
+
+
+class Open(GroupRelative):
+    class Params(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+
+def test_plugin_when_its_model_is_plain_then_a_misspelt_parameter_is_refused() -> None:
+    kind = f"{__name__}:Power"
+    made: Any = load_algorithm(AlgorithmSpec(kind=kind, params={"power": 2}))
+    assert made.params.power == 2.0
+    with pytest.raises(SpecInvalidError, match="did you mean 'power'") as caught:
+        load_algorithm(AlgorithmSpec(kind=kind, params={"powr": 2}))
+    assert caught.value.pointer == "/algorithm/params/powr"
+
+
+def test_plugin_when_its_model_takes_any_parameter_then_it_has_them() -> None:
+    made: Any = load_algorithm(AlgorithmSpec(kind=f"{__name__}:Open", params={"powr": 2}))
+    assert made.params.powr == 2
 
 
 class Waits:
