@@ -1,6 +1,7 @@
-"""Tells finite numbers from all else that code of a user may give for one."""
+"""Tells finite numbers from all else that code of a user may give; JSON knows no others."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -10,3 +11,14 @@ def is_finite(value: Any) -> bool:
         return math.isfinite(value)
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def finite_only(document: Any) -> Any:
+    """``document`` of JSON values with None in place of each number that JSON does not know."""
+    if isinstance(document, float):
+        return document if math.isfinite(document) else None
+    if isinstance(document, Mapping):
+        return {name: finite_only(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [finite_only(value) for value in document]
+    return document

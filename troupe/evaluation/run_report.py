@@ -6,6 +6,7 @@ fits in memory; running it again gives the same files.
 """
 
 import json
+import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -212,14 +213,24 @@ def _candidates(line: Line) -> Iterator[tuple[Mapping[str, Any], Mapping[str, An
 def whole_lines(path: Path, part: bytes = b"") -> Iterator[Line]:
     """Every whole line of a JSON Lines file that contains ``part``.
 
-    A torn last line belongs to a job that is still writing.
+    A torn last line belongs to a job that is still writing. A reward that is null, which earlier
+    versions wrote for one that is not finite, is NaN.
     """
     if not path.is_file():
         return
     with path.open("rb") as file:
         for text in file:
             if part in text and text.endswith(b"\n"):
-                yield json.loads(text)
+                yield _with_numbers(json.loads(text))
+
+
+def _with_numbers(line: dict[str, Any]) -> Line:
+    for group in line.get("groups") or []:
+        for candidate in group["candidates"]:
+            terms = candidate["local_rewards"]
+            for paid, names in ((candidate, ("reward", "team_reward")), (terms, list(terms))):
+                paid.update({name: math.nan for name in names if paid[name] is None})
+    return line
 
 
 def episode_reward(evaluation: Mapping[str, Any]) -> float | None:

@@ -52,3 +52,10 @@ async def test_emit_when_many_then_old_ones_are_trimmed(redis: Redis):
         await log.emit("n", {"i": i})
     assert await redis.xlen(keys.events("j")) <= 250
     assert await redis.zcard(keys.event_ids("j")) <= 100
+
+
+async def test_emit_when_a_number_is_not_finite_then_the_event_holds_null(redis: Redis):
+    log = EventLog(redis, "j", source="trainer")
+    await log.emit("step.learned", {"step": 1, "reward_mean": float("nan"), "loss": 0.5})
+    [stored] = await log.read()
+    assert stored.event.data_json == '{"step":1,"reward_mean":null,"loss":0.5}'

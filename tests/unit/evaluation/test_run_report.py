@@ -101,3 +101,16 @@ def test_run_report_when_there_are_many_steps_then_shows_some_and_the_last(tmp_p
 
 def test_run_report_when_a_job_did_nothing_then_is_still_written(tmp_path: Path) -> None:
     assert write_run_report(tmp_path).startswith(f"# {tmp_path.name}")
+
+
+def test_run_report_when_a_reward_is_null_then_the_policys_is_nan_and_all_else_is_told(
+    tmp_path: Path,
+) -> None:
+    wrong = episode("eval-00000", 0, solved=False)
+    wrong["groups"][0]["candidates"][0].update(reward=None, team_reward=None)
+    write(tmp_path / "episodes.jsonl", [wrong, episode("eval-00000", 1, solved=True)])
+    write(tmp_path / "metrics.jsonl", [{"kind": "eval", "step": 0, "success": 0.5}])
+    text = write_run_report(tmp_path)
+    assert "| shared | eval | 0 to 0 | 2 | 2 | nan | format -0.500 | format 50.0% |" in text
+    told = (tmp_path / "transcripts" / "eval-00000.md").read_text("utf-8")
+    assert "reward nan (team nan; format -1)" in told

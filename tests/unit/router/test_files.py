@@ -1,9 +1,13 @@
 """Which episodes are recorded, and how."""
 
 import json
+import math
+
+import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe_router.run.episodes_file import RecordLimits, episode_lines, is_kept
+from troupe_router.run.record_restore import metrics_line
 
 
 def episode(name: str, kind: int = pb.ROUND_KIND_TRAIN) -> pb.Episode:
@@ -61,3 +65,23 @@ def test_is_kept_samples_training_and_keeps_evaluation() -> None:
     kept = sum(is_kept(episode(f"e{i}"), 0.25) for i in range(1000))
     assert 180 < kept < 320
     assert is_kept(episode("x", pb.ROUND_KIND_EVAL), 0.0)
+
+
+def test_lines_when_they_hold_numbers_that_json_does_not_know_then_null() -> None:
+    line = {"loss": math.nan, "policies": {"p": {"own": -math.inf, "kl": 0.5}}, "all": [math.inf]}
+    written = metrics_line({"kind": "train", "step": 1, **line})
+    assert json.loads(written, parse_constant=pytest.fail) == {
+        "kind": "train",
+        "step": 1,
+        "loss": None,
+        "policies": {"p": {"own": None, "kl": 0.5}},
+        "all": [None],
+    }
+
+
+def test_episode_lines_when_a_note_is_too_large_and_another_nan_then_null() -> None:
+    played = pb.Episode(groups=[pb.Group(agent="a", candidates=[pb.Candidate(is_chosen=True)])])
+    played.groups[0].candidates[0].info_json = f'{{"large": {2**70}, "wrong": NaN}}'
+    (text,) = episode_lines([played])
+    [group] = json.loads(text, parse_constant=pytest.fail)["groups"]
+    assert group["candidates"][0]["info"] == {"large": 2**70, "wrong": None}

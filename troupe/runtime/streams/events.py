@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 
 from troupe.api.records.v1.records_pb2 import Event
 from troupe.errors import InvalidArgumentError
+from troupe.finite import finite_only
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.redis import MAX_BLOCK_S, WHEN_FULL, redis_errors
 from troupe.runtime.streams.stream import FIELD
@@ -74,7 +75,7 @@ class EventLog:
             type=type,
             occurred_at=time.time(),
             source=self._source,
-            data_json=json.dumps(data, separators=(",", ":")),
+            data_json=json.dumps(finite_only(data), separators=(",", ":")),
             event_id=event_id or uuid.uuid4().hex,
         )
         with redis_errors(f"event {type} of job {self._job_id}"):

@@ -13,6 +13,7 @@ import orjson
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.busy import last_work
 from troupe.episodes.lines import Line, viewer_line
+from troupe.finite import finite_only
 from troupe.spec.growth import recorded_share
 
 
@@ -59,4 +60,4 @@ def _json(line: Line) -> bytes:
     try:
         return orjson.dumps(line)
     except TypeError:  # an environment's notes may hold a number of more than 64 bits
-        return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(finite_only(line), ensure_ascii=False, separators=(",", ":")).encode()

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from troupe.finite import finite_only
 from troupe.ids import eval_round, train_round
 from troupe.runtime.step_report.play import PlayPart
 from troupe.runtime.streams.events import EventLog
@@ -134,8 +135,8 @@ class RecordRestorer:
 
 
 def metrics_line(line: Mapping[str, Any]) -> bytes:
-    """A line of metrics.jsonl as bytes."""
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+    """A line of metrics.jsonl as bytes; null stands for a number that is not finite."""
+    return json.dumps(finite_only(line), separators=(",", ":")).encode() + b"\n"
 
 
 def _is_before(name: str, step: int) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from troupe.durable import replace_file
+from troupe.finite import finite_only
 from troupe.runtime.step_report.trainer import TRUNCATED_SHARE
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.record import JobRecord
@@ -96,7 +97,7 @@ async def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
     These are curve.png (where matplotlib is installed), report.md and transcripts/; a failure is
     only logged.
     """
-    text = json.dumps(summary, indent=2) + "\n"
+    text = json.dumps(finite_only(summary), indent=2) + "\n"
     await asyncio.to_thread(replace_file, run_dir / "summary.json", text)
     for name, module in _AFTERWARDS.items():
         if name == "curve" and find_spec("matplotlib") is None:
