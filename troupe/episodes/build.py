@@ -1,9 +1,14 @@
 """Builds a job's episode player: the one place where a spec's names become objects."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
-from troupe.algorithms.algorithm import Algorithm, Remembering, credits_by_ticket
+from troupe.algorithms.algorithm import (
+    Algorithm,
+    Remembering,
+    advantages_of_group,
+    credits_by_ticket,
+)
 from troupe.algorithms.load import load_algorithm
 from troupe.bundles.planned import is_bundled, planned_family
 from troupe.episodes.coalitions import check_coalitions
@@ -60,7 +65,7 @@ class JobParts:
             num_tasks=cache(lambda split: self.family.taskset().size(split)),
             with_terms=algorithm.needs.terms,
             teacher=teacher,
-            advantages=algorithm.advantages if by_turn and is_asked else None,
+            advantages=partial(advantages_of_group, algorithm) if by_turn and is_asked else None,
         )
 
 

@@ -1,15 +1,20 @@
 """An algorithm of a user that fails, or gives what is no advantage, is told in one sentence."""
 
+import asyncio
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from troupe.algorithms.algorithm import advantages_of_step
 from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.turn_grpo import TurnGrpo
 from troupe.candidates import GroupOutcome, Sample
+from troupe.episodes.dryrun import dry_run
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.spec.algorithm import AlgorithmSpec
+from troupe.spec.load import load_spec
 
 GROUP = GroupOutcome(
     "e/a/0", "a", 0, [Sample(i, float(i), 3, is_truncated=False) for i in range(4)]
@@ -71,3 +76,15 @@ def test_algorithm_when_a_machine_fails_under_it_then_it_is_not_blamed(
 ) -> None:
     with pytest.raises(error):
         advantages_of_step(kind(AlgorithmSpec()), [GROUP])
+
+
+class MisspeltByTurn(TurnGrpo):
+    def advantages(self, group: Any) -> list[float]:
+        return [candidate.rewrd for candidate in group.candidates]
+
+
+def test_algorithm_when_a_play_asks_it_whether_to_draw_again_then_it_is_named_too() -> None:
+    spec = load_spec(Path(__file__).parents[3] / "examples" / "demo.yaml")
+    own = AlgorithmSpec(kind=f"{__name__}:MisspeltByTurn", group_size=2, redraws=1)
+    with pytest.raises(InvalidArgumentError, match="'MisspeltByTurn': advantages raised"):
+        asyncio.run(dry_run(spec.model_copy(update={"algorithm": own}), num_tasks=1))
