@@ -6,15 +6,34 @@ Reads tracebacks and code objects alone. Never runs anything.
 import inspect
 import linecache
 import sys
+import sysconfig
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 _MAX_FRAMES = 4
+_TROUPE, _PYTHON = f"{Path(__file__).parent}/", f"{sysconfig.get_path('stdlib')}/"
 
 
 def raised_at(error: BaseException) -> str:
     """The innermost frames below the call of the caller's function, innermost first."""
-    frames = traceback.extract_tb(error.__traceback__)[1:][-_MAX_FRAMES:]
+    return _told(traceback.extract_tb(error.__traceback__)[1:])
+
+
+def raised_in(error: BaseException) -> str:
+    """The innermost frames that are neither Troupe's nor Python's, innermost first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return _told([frame for frame in frames if not _is_library(frame.filename)])
+
+
+def _is_library(name: str) -> bool:
+    if name.startswith(_PYTHON):
+        return "site-packages" not in name
+    return name.startswith((_TROUPE, "<frozen"))
+
+
+def _told(every: Sequence[traceback.FrameSummary]) -> str:
+    frames = every[-_MAX_FRAMES:]
     places = [f"{_file(f.filename)}, line {f.lineno}, in {f.name}" for f in reversed(frames)]
     if not places:
         return ""

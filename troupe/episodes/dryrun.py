@@ -9,10 +9,13 @@ from typing import Any
 from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GroupOutcome, group_outcome
+from troupe.code_places import raised_in
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.episodes.player import Played
+from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.ids import ticket_id, train_round
+from troupe.runtime.transient import is_transient
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.job import JobSpec
 
@@ -31,7 +34,24 @@ async def dry_run(
     """Play ``num_tasks`` training tasks of ``spec`` with a scripted policy.
 
     ``open_sandbox`` opens the sandbox of a task that runs programs; without it this machine's.
+
+    Raises InvalidArgumentError that says where, when the task's code or the workflow's raises.
     """
+    try:
+        return await _played(spec, num_tasks, open_sandbox)
+    except Exception as error:
+        if isinstance(error, TroupeError) or is_transient(error):
+            raise
+        place = raised_in(error)
+        raise InvalidArgumentError(
+            f"task '{spec.task.name}' can't be played: {type(error).__name__}: {error}"
+            f"{f' (at {place})' if place else ''}. Correct its code"
+        ) from error
+
+
+async def _played(
+    spec: JobSpec, num_tasks: int, open_sandbox: Callable[[], Sandbox] | None
+) -> list[DryEpisode]:
     parts = load_parts(spec)
     with LocalEnv(parts.family, open_sandbox=open_sandbox) as env:
         rollout = ScriptedRollout(parts.family, slips=True, observe=env.observe)

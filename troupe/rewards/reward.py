@@ -18,6 +18,7 @@ from typing import Any, Protocol, get_type_hints
 from pydantic import BaseModel, ConfigDict, create_model
 
 from troupe import plugins
+from troupe.code_places import raised_at
 from troupe.errors import InvalidArgumentError, RewardFailedError, TroupeError
 from troupe.spec.job import RewardSpec
 from troupe.tasks.family import Task, Transition
@@ -78,7 +79,8 @@ class NamedReward:
         except TroupeError:
             raise
         except Exception as error:
-            problem = f"raised {type(error).__name__}: {error}"
+            place = raised_at(error)
+            problem = f"raised {type(error).__name__}: {error}{f' (at {place})' if place else ''}"
             raise self._failure(problem, transition, task) from error
         if isinstance(value, Real) and math.isfinite(value):
             return float(value)

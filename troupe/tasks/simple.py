@@ -6,9 +6,9 @@ nothing else in Troupe knows this class.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, Field
 
@@ -120,17 +120,28 @@ class JsonEnvironment:
     def observe(self, state: bytes, agent: str) -> Observation:
         """A text becomes one user message."""
         value, *_ = self._unpacked(state, agent)
-        observation = self._task.observe(value, agent)
+        observation = cast("object", self._task.observe(value, agent))
         if isinstance(observation, str):
             return (Message("user", observation),) if observation else ()
-        return observation
+        if isinstance(observation, Sequence):
+            messages = cast("Sequence[object]", observation)
+            if all(isinstance(message, Message) for message in messages):
+                return cast("Observation", observation)
+        raise self._wrong("observe", observation, "give a text or a tuple of troupe.Message")
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """Calls the task's ``step`` unless the episode is over."""
         value, done, success = self._unpacked(state, agent)
         if done:
             return Transition(state, 0.0, {}, True, success)
-        return self._task.step(value, agent, action)
+        made = cast("object", self._task.step(value, agent, action))
+        if isinstance(made, Transition):
+            return made
+        raise self._wrong("step", made, "return self.transition(...)")
+
+    def _wrong(self, method: str, returned: object, remedy: str) -> TypeError:
+        kind = "None" if returned is None else f"a {type(returned).__name__}"
+        return TypeError(f"{type(self._task).__name__}.{method} returned {kind}; {remedy}")
 
     def _unpacked(self, state: bytes, agent: str) -> tuple[Any, bool, bool]:
         known_agent(agent, self._task.agents, task=self._task.name)
@@ -144,5 +155,8 @@ def state_value(state: bytes) -> Any:
 
 
 def pack_state(value: Any, *, done: bool = False, success: bool = False) -> bytes:
-    """State bytes of a ``SimpleTask`` around a JSON value."""
-    return json.dumps([value, done, success], sort_keys=True, separators=(",", ":")).encode()
+    """State bytes of a ``SimpleTask`` around a JSON value; raises TypeError around another."""
+    try:
+        return json.dumps([value, done, success], sort_keys=True, separators=(",", ":")).encode()
+    except TypeError as error:
+        raise TypeError(f"a state must be JSON values ({error}): {value!r:.200}") from error

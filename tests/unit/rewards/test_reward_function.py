@@ -88,7 +88,8 @@ def test_reward_when_it_gives_a_number_then_that_is_its_term(function, params, v
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        ("broken", "raised KeyError: 'no such word'"),
+        ("broken", "raised KeyError: 'no such word' (at "),
+        ("broken", f", line {broken.__code__.co_firstlineno + 1}, in broken: `raise KeyError("),
         ("nan", "gave nan"),
         ("infinite", "gave inf"),
         ("text", "gave '1'"),

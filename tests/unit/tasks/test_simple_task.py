@@ -9,9 +9,12 @@ from pydantic import BaseModel
 
 from troupe import Message, SimpleTask, Transition
 from troupe.candidates import GenerateRequest
+from troupe.cli.starter import starter_spec
 from troupe.conformance import CheckLimits, check_family
+from troupe.episodes.dryrun import dry_run
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.errors import InvalidArgumentError
+from troupe.spec import parse_spec
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.optional import (
     random_policy,
@@ -207,3 +210,61 @@ def test_simple_task_when_a_method_is_missing_then_names_it(call: str) -> None:
     with pytest.raises(NotImplementedError, match=f"Unfinished has no {call}"):
         getattr(Unfinished(), call)(*arguments[call])
     assert math.isfinite(Unfinished.return_bound)
+
+
+class Wrong(CountDown):
+    """Returns what no method of a task may."""
+
+    wrong: Any = None
+
+    def observe(self, state: dict[str, Any], agent: str) -> Any:
+        return self.wrong
+
+    def step(self, state: dict[str, Any], agent: str, action: str) -> Any:
+        return self.wrong
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [(None, "None"), ({"role": "user"}, "a dict"), ([{}], "a list")],
+)
+def test_simple_task_when_a_method_returns_something_else_then_says_what_to_return(
+    wrong: Any, kind: str
+) -> None:
+    task = Wrong()
+    task.wrong = wrong
+    env = task.environment()
+    with pytest.raises(TypeError, match=f"Wrong.observe returned {kind}; give a text or"):
+        env.observe(at(3), "first")
+    with pytest.raises(TypeError, match=rf"Wrong.step returned {kind}; return self.transition\("):
+        env.step(at(3), "first", "1")
+
+
+def test_simple_task_when_a_state_is_no_json_then_it_is_shown() -> None:
+    with pytest.raises(TypeError, match=r"must be JSON values \(.*set.*\): {'x': \{1\}}"):
+        CountDown().transition({"x": {1}})
+
+
+class Raises(CountDown):
+    def step(self, state: dict[str, Any], agent: str, action: str) -> Transition:
+        return {}["x"]
+
+
+async def test_dry_run_when_the_task_raises_then_one_sentence_names_its_line() -> None:
+    document = starter_spec(f"{__name__}:Raises", name="dryrun", is_small=True)
+    with pytest.raises(InvalidArgumentError) as caught:
+        await dry_run(parse_spec(document))
+    assert f"task '{__name__}:Raises' can't be played: KeyError: 'x' (at " in caught.value.message
+    line = Raises.step.__code__.co_firstlineno + 1
+    place = f"test_simple_task.py, line {line}, in step: "
+    assert caught.value.message.endswith(place + '`return {}["x"]`). Correct its code')
+
+
+class Undrawn(SimpleTask):
+    """Has no tasks."""
+
+
+async def test_dry_run_when_no_line_of_the_task_raised_then_no_line_of_troupe_is_named() -> None:
+    document = starter_spec(f"{__name__}:Undrawn", name="dryrun", is_small=True)
+    with pytest.raises(InvalidArgumentError, match=r"has no draw\(rng\): the tasks\. Correct"):
+        await dry_run(parse_spec(document))
