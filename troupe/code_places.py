@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 _MAX_FRAMES = 4
 _TROUPE, _PYTHON = f"{Path(__file__).parent}/", f"{sysconfig.get_path('stdlib')}/"
@@ -24,6 +25,17 @@ def raised_in(error: BaseException) -> str:
     """The innermost frames that are neither Troupe's nor Python's, innermost first."""
     frames = traceback.extract_tb(error.__traceback__)
     return _told([frame for frame in frames if not _is_library(frame.filename)])
+
+
+def running_in(thread: int, below: FrameType | None) -> str:
+    """The same of what a thread runs now, in calls from ``below``."""
+    frames: list[traceback.FrameSummary] = []
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and frame is not below:
+        code = frame.f_code
+        frames.insert(0, traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return _told([place for place in frames if not _is_library(place.filename)])
 
 
 def _is_library(name: str) -> bool:

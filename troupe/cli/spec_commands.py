@@ -11,6 +11,7 @@ from rich.table import Table
 from troupe import plugins
 from troupe.cli import options as opt
 from troupe.cli.bundles import Requirements, With, bundled, upload
+from troupe.cli.hanging import telling_where
 from troupe.cli.output import err, note, out, print_json
 from troupe.cli.specs import missing_models, read_spec, unused_policies, with_overrides
 from troupe.cli.starter import starter_spec
@@ -159,7 +160,11 @@ def dryrun(
     if code or requirements:
         raise InvalidArgumentError("--with and --requirements send code to a router: give --on URL")
     _check(job_spec)
-    played = asyncio.run(dry_run(job_spec, num_tasks=num_tasks or 2))
+    played = telling_where(
+        lambda: asyncio.run(dry_run(job_spec, num_tasks=num_tasks or 2)),
+        f"task '{job_spec.task.name}' still plays",
+        note,
+    )
     print_episodes([episode_document(episode) for episode in played], as_json=as_json)
 
 
