@@ -52,6 +52,7 @@ SANDBOX = (
     "contract/test_audit.py",
     "contract/test_every_task_conforms.py",
     "integration/env",
+    "integration/launch/test_launch_full_disk.py",
     "integration/tls/test_tls_sandbox.py",
     "sandbox",
     "unit/conformance",
@@ -60,7 +61,7 @@ SANDBOX = (
     "unit/tasks/test_math",
 )
 """Run in one process: where a sandbox has no namespaces, a program that kills all it may reaches
-the programs of the same user in another sandbox."""
+the programs of the same user in another sandbox, and attacks look for mounts that are left."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from watched_host import SECRET, TALLY, WatchedHost, bait, num_mounts
+from watched_host import SECRET, TALLY, WatchedHost, bait, mounts
 
 from troupe.errors import InvalidArgumentError
 from troupe_env.sandbox import open_sandbox
@@ -30,7 +30,7 @@ def watched_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedHo
     servers = bait(folder)
     victim = subprocess.Popen(["sleep", "600"])
     os.environ["TROUPE_TEST_SECRET"] = SECRET
-    yield WatchedHost(folder, victim, servers, num_mounts())
+    yield WatchedHost(folder, victim, servers, mounts(folder))
     del os.environ["TROUPE_TEST_SECRET"]
     victim.kill()
     victim.wait()

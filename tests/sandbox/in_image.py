@@ -13,7 +13,7 @@ from pathlib import Path
 
 import canaries
 from attacks import ALL, Attack
-from watched_host import SECRET, WatchedHost, bait, num_mounts
+from watched_host import SECRET, WatchedHost, bait, mounts
 
 import troupe_env
 from troupe.errors import InvalidArgumentError
@@ -49,7 +49,7 @@ def watched(folder: Path) -> WatchedHost:
     """What attacks aim at, in this container."""
     servers = bait(folder)
     victim = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-    return WatchedHost(folder, victim, servers, num_mounts())
+    return WatchedHost(folder, victim, servers, mounts(folder))
 
 
 def outcome(attack: Attack, sandbox: LocalSandbox, host: WatchedHost) -> str:

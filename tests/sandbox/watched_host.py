@@ -20,7 +20,7 @@ class WatchedHost:
     folder: Path
     victim: "subprocess.Popen[bytes]" = field(repr=False)
     servers: dict[str, socket.socket] = field(repr=False)
-    mounts: int
+    mounts: list[str]
 
     @property
     def names(self) -> dict[str, str]:
@@ -49,13 +49,16 @@ class WatchedHost:
                 found.append(f"someone connected to {name}")
             except BlockingIOError:
                 pass
-        if num_mounts() != self.mounts:
-            found.append("a mount is left")
+        if (now := mounts(self.folder)) != self.mounts:
+            found.append(f"a mount is left: {now}, not {self.mounts}")
         return found
 
 
-def num_mounts() -> int:
-    return len(Path("/proc/self/mountinfo").read_text().splitlines())
+def mounts(folder: Path) -> list[str]:
+    """Where file systems are mounted; below a test's folder only this one's."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = sorted(line.split()[4] for line in lines)
+    return [at for at in points if "/pytest-of-" not in at or at.startswith(f"{folder}/")]
 
 
 def bait(folder: Path) -> dict[str, socket.socket]:
