@@ -168,7 +168,7 @@ def test_file_of_a_user_when_submitted_to_a_remote_router_then_is_tried_and_trai
     assert "my_task" not in logs
 
     (laptop.folder / "my_task.py").write_text("raise RuntimeError('not what the run was made of')")
-    again = laptop.troupe("eval", str(run_dir), "--num-tasks", "3", "--json")
+    again = laptop.troupe("eval", str(run_dir), "--num-tasks", "3", "--ports", "auto", "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["state"] == "succeeded"
     team = laptop.troupe("eval", "--team", str(run_dir))
