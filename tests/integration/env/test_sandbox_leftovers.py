@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -14,34 +15,37 @@ from troupe.sandbox.sandbox import Execution, Limits, Program
 from troupe_env.sandbox.pool import LocalSandbox
 from troupe_env.sandbox.settings import SandboxSettings
 
-UID = 64_700 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-"""One for each process that runs tests, since they look for all files of this user."""
+PID = os.getpid()
+"""Part of each name in a shared folder: other test sessions may be at work there."""
+UID = 60_000 + PID % 4_000
+"""Likewise, since the tests look for all files of this user; sandboxes begin at 64,000."""
 LIMITS = Limits(wall_time_s=20.0, cpu_time_s=20.0, file_bytes=1 << 20)
 SHARED = ("/tmp", "/var/tmp", "/dev/shm")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="programs get a user of their own")
 
-LEAVES = """
+LEAVES = f"""
 import os, sys
+left, closed = "/left-{PID}", "/closed-{PID}"
 for folder in ('/tmp', '/var/tmp', '/dev/shm', *sys.stdin.read().split()):
     try:
-        open(folder + '/left', 'w').write('what an earlier run knew')
-        os.mkdir(folder + '/closed')
-        os.makedirs(folder + '/closed/a/b')
-        open(folder + '/closed/a/b/file', 'w')
-        os.symlink('/etc', folder + '/closed/link')
-        os.chmod(folder + '/closed/a', 0)
-        os.chmod(folder + '/closed', 0)
+        open(folder + left, 'w').write('what an earlier run knew')
+        os.mkdir(folder + closed)
+        os.makedirs(folder + closed + '/a/b')
+        open(folder + closed + '/a/b/file', 'w')
+        os.symlink('/etc', folder + closed + '/link')
+        os.chmod(folder + closed + '/a', 0)
+        os.chmod(folder + closed, 0)
     except FileNotFoundError:
         pass
 os.chmod(os.getcwd(), 0)
 print('left')
 """
-DEEP = """
+DEEP = f"""
 import os
 os.chdir('/tmp')
 for _ in range(60):
-    os.mkdir('d' * 200)
-    os.chdir('d' * 200)
+    os.mkdir('d' * 200 + '-{PID}')
+    os.chdir('d' * 200 + '-{PID}')
 open('deepest', 'w')
 """
 FILLS = """
@@ -66,11 +70,11 @@ from troupe_env.sandbox.pool import LocalSandbox
 from troupe_env.sandbox.settings import SandboxSettings
 settings = SandboxSettings(level="gvisor-pod", workers=1, first_uid={UID})
 sandbox = LocalSandbox(settings, "gvisor-pod")
-source = "import os; os.mkdir('/tmp/shut', 0o700); os.mkdir('a', 0o700); open('a/b', 'w')"
+source = "import os; os.mkdir('/tmp/shut-{PID}', 0o700); os.mkdir('a', 0o700); open('a/b', 'w')"
 done = sandbox.run(Program(source), Limits())
 guard, = sandbox.worker_pids
 folder, = Path("/tmp").glob(f"troupe-run-{{guard}}-*")
-print(done.exit_code, done.limit, os.listdir(folder), Path("/tmp/shut").exists())
+print(done.exit_code, done.limit, os.listdir(folder), Path("/tmp/shut-{PID}").exists())
 fills = "for n in range(9): open(f'f{{n}}', 'wb').write(b'x' * (1 << 20))"
 print(sandbox.run(Program(fills), Limits(file_bytes=1 << 20)).limit)
 sandbox.close()
@@ -92,14 +96,25 @@ def left() -> list[str]:
     found: list[str] = []
     for shared in SHARED:
         for folder, folders, files in os.walk(shared):
-            for name in (*folders, *files):
-                path = Path(folder, name)
-                try:
-                    if path.lstat().st_uid == UID:
-                        found.append(str(path))
-                except FileNotFoundError:
-                    continue
+            for name in files:
+                _look_at(Path(folder, name), found)
+            folders[:] = [name for name in folders if _look_at(Path(folder, name), found)]
     return found
+
+
+def _look_at(path: Path, found: list[str]) -> bool:
+    """Whether a folder may hold files of the programs' user; adds its own to ``found``."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    if status.st_uid == UID:
+        found.append(str(path))
+    return (
+        status.st_uid == UID
+        or bool(status.st_mode & stat.S_IWOTH)
+        or path.name.startswith("troupe-run-")
+    )
 
 
 def run(sandbox: LocalSandbox, source: str, stdin: str = "") -> Execution:
@@ -109,7 +124,7 @@ def run(sandbox: LocalSandbox, source: str, stdin: str = "") -> Execution:
 def test_run_when_it_left_files_outside_its_folder_then_they_are_gone_and_others_stay(
     sandbox: LocalSandbox,
 ) -> None:
-    kept = Path(f"/var/tmp/troupe-open-{os.getpid()}")
+    kept = Path(f"/var/tmp/troupe-open-{PID}")
     kept.mkdir()
     kept.chmod(0o777)
     try:
@@ -130,7 +145,7 @@ def test_run_when_it_left_files_outside_its_folder_then_they_are_gone_and_others
 def test_run_when_many_files_are_more_than_its_limit_then_is_ended_for_it(
     path: str, pause: int, sandbox: LocalSandbox
 ) -> None:
-    done = run(sandbox, FILLS.format(path=path, pause=pause))
+    done = run(sandbox, FILLS.format(path=f"{path}{PID}-", pause=pause))
     assert done.limit == "file_size", done
     assert done.wall_time_s < 10
     assert left() == []
@@ -144,7 +159,7 @@ def test_run_when_its_folders_are_too_deep_to_look_into_then_is_ended_and_they_a
 
 
 def test_run_when_its_files_are_very_many_then_is_ended_for_it(sandbox: LocalSandbox) -> None:
-    source = "for n in range(3000): open(f'/tmp/troupe-many-{n}', 'w')\nprint('made')"
+    source = f"for n in range(3000): open(f'/tmp/troupe-many-{PID}-{{n}}', 'w')\nprint('made')"
     assert run(sandbox, source).limit == "file_size"
 
 
@@ -161,7 +176,7 @@ def test_run_when_root_has_only_the_charts_capabilities_then_nothing_is_left_eit
 
 
 def test_worker_when_it_starts_then_removes_what_a_killed_one_left(sandbox: LocalSandbox) -> None:
-    old = Path(f"/tmp/troupe-old-{os.getpid()}")
+    old = Path(f"/tmp/troupe-old-{PID}")
     old.write_text("of a service that was killed")
     os.chown(old, UID, UID)
     assert run(sandbox, "print(1)").is_ok
