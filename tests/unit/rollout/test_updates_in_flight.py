@@ -136,12 +136,14 @@ async def test_waiting_request_when_a_version_comes_then_begins_with_it(
     engine: CpuEngine, moved: Path
 ):
     large = request(follows=False, k=64)  # the engine decodes 64 rows at once
+    # The second one keeps the queue: rows that end early free places, which it takes first.
     asked = [
-        asyncio.ensure_future(engine.generate(each)) for each in (large, request(follows=True))
+        asyncio.ensure_future(engine.generate(each))
+        for each in (large, large, request(follows=True))
     ]
     await sampled(engine, 0, 2)
     await engine.activate("shared", 1)
-    kept, waited = await asyncio.gather(*asked)
+    kept, _, waited = await asyncio.gather(*asked)
     assert kept.policy_version == 0
     assert waited.policy_version == 1
     assert [candidate.version_spans for candidate in waited.candidates] == [()] * 3
