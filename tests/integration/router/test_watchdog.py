@@ -224,6 +224,7 @@ async def test_trackers_when_one_hangs_then_the_job_is_not_held(world: World) ->
         job_spec(trackers=[{"kind": f"{__name__}:HungTracker"}, {"kind": "csv"}]), "running"
     )
     trackers = await feed(world, record)
-    assert (record.run_dir / "tracking.csv").read_text().count("\n") == 4
+    written = record.run_dir / "tracking.csv"
+    await until(lambda: written.exists() and written.read_text().count("\n") == 4)
     HungTracker.released.set()
     await trackers.close(LINES, "succeeded")
