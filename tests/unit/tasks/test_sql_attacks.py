@@ -38,7 +38,7 @@ def test_attack_when_run_then_is_refused_in_time_and_changes_nothing(name: str, 
     before = hashlib.sha256(file.read_bytes()).hexdigest()
     begun = time.process_time()
     results = [run_query(database, sql, Budget()) for database in (file, file.read_bytes())]
-    assert time.process_time() - begun < 2 * CPU_S
+    assert time.process_time() - begun < 5.0
     assert [result.refusal for result in results] == [refusal] * 2
     assert hashlib.sha256(file.read_bytes()).hexdigest() == before
     assert [path.name for path in file.parent.iterdir()] == [file.name]
