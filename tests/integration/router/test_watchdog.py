@@ -189,7 +189,7 @@ async def feed(world: World, record: Any, *, life: int = 1) -> Trackers:
     """Trackers that were given all lines."""
     trackers = Trackers(record, world.store, EventLog(world.redis, JOB, source="router"))
     running = asyncio.create_task(trackers.run(lambda: LINES))
-    await asyncio.sleep(0.2)
+    await until(lambda: min(trackers._offered, default=0) == len(LINES))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     return trackers
@@ -201,6 +201,7 @@ async def test_trackers_when_one_is_dead_then_the_others_get_every_line_and_it_i
     kinds = [{"kind": f"{__name__}:DeadTracker"}, {"kind": "csv"}]
     record = await world.add_job(job_spec(trackers=kinds), "running")
     trackers = await feed(world, record)
+    await until(lambda: bool(trackers._threads[0].error))
     await trackers.close(LINES, "succeeded")
     with (record.run_dir / "tracking.csv").open() as file:
         rows = list(csv.DictReader(file))
