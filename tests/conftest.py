@@ -1,10 +1,12 @@
 """Fixtures that every area may use: free ports and a real Valkey server."""
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,10 +77,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("sandbox" if path.startswith(SANDBOX) else path))
 
 
+def _ports() -> Iterator[int]:
+    """Ports below those the kernel gives out, for each process from another place; none twice."""
+    begin = os.getpid() % 200 * 50
+    for number in range(10_000):
+        yield 10_000 + (begin + number) % 10_000
+
+
+_unused_ports = _ports()
+
+
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in _unused_ports:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port of 10000 to 19999 is free on 127.0.0.1 and was not given out")
 
 
 @pytest.fixture(scope="session")
@@ -118,7 +132,7 @@ def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeySe
     """One server for the whole session; its database is emptied for each test by ``redis``."""
     server = ValkeyServer(_free_port(), tmp_path_factory.mktemp("valkey"))
     server.start()
-    asyncio.run(_wait_until_up(server.url))
+    asyncio.run(_wait_until_up(server))
     yield server
     server.stop()
 
@@ -128,7 +142,7 @@ def own_valkey_server(tmp_path: Path) -> Iterator[ValkeyServer]:
     """A server of this test alone, to be killed at will."""
     server = ValkeyServer(_free_port(), tmp_path)
     server.start()
-    asyncio.run(_wait_until_up(server.url))
+    asyncio.run(_wait_until_up(server))
     yield server
     server.stop()
 
@@ -148,9 +162,13 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
     await client.aclose()
 
 
-async def _wait_until_up(url: str) -> None:
-    client = await connect(url, connect_for_s=20)
+async def _wait_until_up(server: ValkeyServer) -> None:
+    client = await connect(server.url, connect_for_s=20)
+    found = await client.info("server")
     await client.aclose()
+    # Another process may have taken the port first, and serve others there.
+    assert server.process is not None
+    assert found["process_id"] == server.process.pid, f"another server has port {server.port}"
 
 
 @pytest.fixture
