@@ -27,6 +27,11 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("shared")
 
+# What tests serve on loopback is not asked for by way of a proxy, also not by what they start.
+for _name in ("NO_PROXY", "no_proxy"):
+    _kept = [os.environ[_name]] if os.environ.get(_name) else []
+    os.environ[_name] = ",".join([*_kept, "127.0.0.1", "localhost"])
+
 
 SLOW = (
     "browser",
