@@ -96,13 +96,28 @@ def test_appended_messages_keep_every_full_block(start, more) -> None:
     assert long[:num_full] == short[:num_full]
 
 
-@given(st.lists(st.tuples(conversations, st.integers(0, 3)), max_size=8), conversations)
-def test_matched_share_is_of_a_prompt_that_was_really_sent_there(sent, asked_for) -> None:
+alike = st.lists(
+    st.builds(Message, st.just("user"), st.sampled_from(["a" * 90, "b" * 90, "c" * 150])),
+    min_size=1,
+    max_size=4,
+)
+"""Prompts of more than a block, of which many begin alike: others match nothing."""
+
+
+@given(
+    st.lists(st.tuples(alike, st.integers(0, 3)), min_size=1, max_size=8),
+    st.integers(0, 7),
+    alike,
+)
+def test_matched_share_is_of_a_prompt_that_was_really_sent_there(sent, which, more) -> None:
+    asked_for = [*sent[which % len(sent)][0], *more]
     table = PrefixTable()
     for messages, owner in sent:
         table.record("p", 1, blocks_of(*messages), owner)
     blocks = blocks_of(*asked_for)
-    for owner, share in table.matched("p", 1, blocks).items():
+    matched = table.matched("p", 1, blocks)
+    assert matched
+    for owner, share in matched.items():
         count = round(share * len(blocks))
         assert any(
             blocks_of(*messages)[:count] == blocks[:count]
