@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from sandbox_here import skip_or_fail
 from watched_host import SECRET, TALLY, WatchedHost, bait, mounts
 
 from troupe.errors import InvalidArgumentError
@@ -47,7 +48,7 @@ def sandbox(watched_host: WatchedHost) -> Iterator[LocalSandbox]:
         try:
             opened = open_sandbox(SandboxSettings(level="namespaces", workers=2))
         except InvalidArgumentError as error:
-            pytest.skip(error.message)
+            skip_or_fail(error)
         yield opened
         opened.close()
         assert threading.active_count() == threads

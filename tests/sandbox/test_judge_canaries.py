@@ -12,6 +12,7 @@ from pathlib import Path
 import canaries
 import pytest
 import reaches
+from sandbox_here import skip_or_fail
 from watched_host import TALLY
 
 from troupe.errors import InvalidArgumentError
@@ -91,7 +92,7 @@ def sandbox() -> Iterator[Sandbox]:
     try:
         opened = open_sandbox(SandboxSettings(level="namespaces", workers=1))
     except InvalidArgumentError as error:
-        pytest.skip(error.message)
+        skip_or_fail(error)
     canaries.plant(opened, 1)
     yield opened
     opened.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import canaries
 import pytest
 import reaches
+from sandbox_here import skip_or_fail
 from watched_host import TALLY
 
 from troupe.errors import InvalidArgumentError
@@ -27,7 +28,7 @@ def planted(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
     try:
         opened = open_sandbox(SandboxSettings(level="namespaces", workers=1))
     except InvalidArgumentError as error:
-        pytest.skip(error.message)
+        skip_or_fail(error)
     is_full = request.config.getoption("--sandbox-full", default=False)
     for number in range(1_000 if is_full else 30):
         canaries.plant(opened, number)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sandbox_here import skip_or_fail
 
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Limits, Program
@@ -51,7 +52,7 @@ def outcome(folder: str, module: str, **settings: object) -> str:
         )
     except InvalidArgumentError as error:
         if "is not possible here" in error.message:
-            pytest.skip(error.message)
+            skip_or_fail(error)
         raise
     try:
         done = sandbox.run(Program(IMPORT.format(folder=folder, module=module)), Limits())

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sandbox_here import own_cgroups, skip_or_fail
 
 from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableError
 from troupe.sandbox.sandbox import Execution, Limits, Program
@@ -26,7 +27,7 @@ def opened(**settings: object) -> LocalSandbox:
     try:
         return open_sandbox(SandboxSettings(level="namespaces", **settings))  # type: ignore[arg-type]
     except InvalidArgumentError as error:
-        pytest.skip(error.message)
+        skip_or_fail(error)
 
 
 @pytest.fixture(scope="module")
@@ -230,10 +231,6 @@ def test_sandbox_when_closed_then_running_programs_end_and_nothing_is_left():
     with pytest.raises(UnavailableError, match="closed"):
         run(sandbox, "print(1)")
     assert own_cgroups() == before
-
-
-def own_cgroups() -> set[Path]:
-    return set(Path("/sys/fs/cgroup").glob(f"*/**/troupe-sandbox-{os.getpid()}-*"))
 
 
 def test_queue_when_callers_come_back_at_once_then_no_one_waits_behind_them():

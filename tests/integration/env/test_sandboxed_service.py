@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel
+from sandbox_here import skip_or_fail
 
 from troupe.clients import EnvClient
 from troupe.errors import DeadlineError, InvalidArgumentError, UnavailableError
@@ -82,17 +83,11 @@ async def serve(grpc_servers, sandbox: SandboxSettings) -> tuple[EnvApp, EnvClie
     return app, EnvClient(address, f"{__name__}:Runs", {}, retry_for_s=0)
 
 
-def possible() -> bool:
+async def test_step_when_the_task_runs_programs_then_judged_in_the_sandbox(grpc_servers):
     try:
         SandboxSource(SandboxSettings(workers=1)).get().close()
-    except InvalidArgumentError:
-        return False
-    return True
-
-
-async def test_step_when_the_task_runs_programs_then_judged_in_the_sandbox(grpc_servers):
-    if not possible():
-        pytest.skip("this machine can't isolate by namespaces")
+    except InvalidArgumentError as error:
+        skip_or_fail(error)
     app, client = await serve(grpc_servers, SandboxSettings(workers=2))
     async with client:
         start = await client.reset(split="train", index=0, observe=["coder"], timeout_s=30)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from program_world import begun, params_of, program
+from sandbox_here import skip_or_fail
 from test_program_once import process_of
 
 from troupe.errors import InvalidArgumentError, ProgramRunDiedError
@@ -38,7 +39,7 @@ def sandbox() -> Iterator[Sandbox]:
     try:
         opened = local_sandbox()
     except InvalidArgumentError as error:
-        pytest.skip(error.message)
+        skip_or_fail(error)
     yield opened
     opened.close()
 

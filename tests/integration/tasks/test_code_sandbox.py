@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from sandbox_here import skip_or_fail
 
 from troupe import plugins
 from troupe.errors import TroupeError
@@ -44,8 +45,7 @@ def sandbox() -> Iterator[Sandbox]:
     try:
         found: Sandbox = plugins.load(plugins.SANDBOXES, "local")()
     except TroupeError as error:
-        print(f"no sandbox on this machine: {error}")
-        pytest.skip(f"no sandbox on this machine: {error.message[:200]}")
+        skip_or_fail(error)
     yield found
     found.close()
 

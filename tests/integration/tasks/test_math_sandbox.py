@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from sandbox_here import skip_or_fail
 
 from troupe import plugins
 from troupe.errors import TroupeError
@@ -18,7 +19,7 @@ def env():
     try:
         sandbox = plugins.load(plugins.SANDBOXES, "local")()
     except TroupeError as error:
-        pytest.skip(f"no sandbox here: {error}")
+        skip_or_fail(error)
     yield Math(MathParams()).environment_in(sandbox)
     sandbox.close()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sandbox_here import own_cgroups
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.sandbox.sandbox import Limits, Program, SandboxCommand
@@ -278,8 +279,7 @@ def test_settings_when_a_folder_or_interpreter_is_missing_then_refused():
 def _held() -> tuple[int, int]:
     """Open descriptors of this process, and control groups of its sandboxes."""
     gc.collect()
-    groups = Path("/sys/fs/cgroup").rglob(f"troupe-sandbox-{os.getpid()}-*")
-    return len([*Path("/proc/self/fd").iterdir()]), len({*groups})
+    return len([*Path("/proc/self/fd").iterdir()]), len(own_cgroups())
 
 
 @pytest.mark.parametrize(
