@@ -20,7 +20,7 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import Issue, SpecInvalidError, issues_of, suggest
@@ -102,11 +102,20 @@ def checked_params(
             raise SpecInvalidError([Issue(pointer, message)])
         return None
     try:
-        extra = None if "extra" in model.model_config else "forbid"
-        return model.model_validate(dict(params), extra=extra)
+        return _strict(model).model_validate(dict(params))
     except ValidationError as error:
         issues = [Issue(pointer + i.pointer, i.message) for i in issues_of(error, model)]
         raise SpecInvalidError(issues, source=f"parameters of {label}") from error
+
+
+def _strict(model: type[BaseModel]) -> type[BaseModel]:
+    """``model``, which refuses unknown fields unless it says what becomes of them."""
+    if "extra" in model.model_config:
+        return model
+    strict = {"extra": "forbid"}
+    return create_model(
+        model.__name__, __base__=model, __module__=model.__module__, __cls_kwargs__=strict
+    )
 
 
 def check(name: str, *, pointer: str | None = None) -> None:

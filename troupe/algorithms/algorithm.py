@@ -138,7 +138,7 @@ def advantages_of_step(algorithm: Algorithm, groups: Sequence[GroupOutcome]) -> 
     policy, or with ``needs.team`` those of all policies of the step.
 
     Raises InvalidArgumentError where the algorithm's code raises, or does not give one finite
-    number for each candidate.
+    number for each candidate. What is made of a critic's or a reference's NaN is not its fault.
     """
     alone = [advantages_of_group(algorithm, group) for group in groups]
     return _called(algorithm, "across_groups", groups, groups, alone)
@@ -175,9 +175,17 @@ def _called(
             counts = f"{len(values)} advantages for the {size} candidates of group {name}"
             raise wrong(f"gave {counts}; give one a candidate")
         for value in values:
-            if not is_finite(value):
+            if not is_finite(value) and _has_finite_inputs(group):
                 raise wrong(f"gave {value!r} in group {name}; give a finite number a candidate")
     return [list(map(float, values)) for values in given]
+
+
+def _has_finite_inputs(group: GroupOutcome) -> bool:
+    return all(
+        is_finite(number)
+        for sample in group.candidates
+        for number in (sample.reward, sample.value, sample.log_ratio)
+    )
 
 
 def advantages_by_policy(

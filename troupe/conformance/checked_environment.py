@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from troupe.conformance.findings import BrokenStepError, Findings, GaveUpError, clipped, is_finite
+from troupe.conformance.findings import BrokenStepError, Findings, GaveUpError, clipped
 from troupe.conformance.limits import CheckLimits
 from troupe.conformance.time_limit import Overrun, alarm
 from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.finite import is_finite
 from troupe.tasks.content import ImagePart, TextPart
 from troupe.tasks.family import (
     ROLES,

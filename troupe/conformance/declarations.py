@@ -6,11 +6,12 @@ from random import Random
 
 from pydantic import BaseModel, ValidationError
 
-from troupe.conformance.findings import claimed, clipped, is_finite, tolerant
+from troupe.conformance.findings import claimed, clipped, tolerant
 from troupe.conformance.play import agent_to_act, chosen
 from troupe.conformance.subject import Subject
 from troupe.conformance.texts import written
 from troupe.errors import InvalidArgumentError
+from troupe.finite import is_finite
 from troupe.tasks.family import HiddenTexts, TaskFamily
 from troupe.tasks.optional import vocabulary_of
 

@@ -1,6 +1,5 @@
 """Collects evidence by check, so that any step can add evidence for any check."""
 
-import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,11 +75,6 @@ def tolerant() -> Generator[None]:
 def claimed(value: object) -> object:
     """``value`` as a plain object, because a family's type annotations may be wrong."""
     return value
-
-
-def is_finite(value: object) -> bool:
-    """Whether ``value`` is a number that is neither NaN nor infinite."""
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def clipped(value: object) -> str:

@@ -5,7 +5,9 @@ seals. Never keeps a state.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from troupe.episodes.ports import Outcome, Start
 from troupe.tasks.family import Environment, Observation, Task, Transition
@@ -51,13 +53,21 @@ def _outcome(
     """``info`` values that JSON cannot hold are written as text, and sets as sorted lists of it."""
     return Outcome(
         state=seal(done.state),
-        team_reward=done.team_reward,
-        local_rewards=done.local_rewards,
+        team_reward=_number(done.team_reward),
+        local_rewards={name: _number(paid) for name, paid in done.local_rewards.items()},
         is_done=done.done,
         is_success=done.success,
         info_json=json.dumps(dict(done.info), separators=(",", ":"), default=_as_text),
         observations=observations_of(environment, done.state, observe),
     )
+
+
+def _number(paid: object) -> float:
+    """What a task paid; NaN, which whoever uses it refuses, where that is no number."""
+    try:
+        return math.nan if isinstance(paid, str | bytes) else float(cast("float", paid))
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _as_text(value: object) -> object:

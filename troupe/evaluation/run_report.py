@@ -227,9 +227,9 @@ def whole_lines(path: Path, part: bytes = b"") -> Iterator[Line]:
 def _with_numbers(line: dict[str, Any]) -> Line:
     for group in line.get("groups") or []:
         for candidate in group["candidates"]:
-            terms = candidate["local_rewards"]
+            terms = candidate.get("local_rewards", {})
             for paid, names in ((candidate, ("reward", "team_reward")), (terms, list(terms))):
-                paid.update({name: math.nan for name in names if paid[name] is None})
+                paid.update({name: math.nan for name in names if paid.get(name, 0.0) is None})
     return line
 
 

@@ -20,9 +20,10 @@ def check_paid(
     for term, value in {TEAM_TERM: team_reward, **local_rewards}.items():
         if is_finite(value):
             continue
+        shown = "nan, or no number," if value != value else repr(value)
         label = "" if term == TEAM_TERM else f" as term '{term}'"
         raise RewardFailedError(
-            f"task '{task}' paid {value!r}{label} for agent '{agent}', action "
+            f"task '{task}' paid {shown}{label} for agent '{agent}', action "
             f"{action[:_MAX_SHOWN]!r}; its step must pay a finite number for every action"
         )
 

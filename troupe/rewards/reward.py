@@ -7,12 +7,10 @@ arguments give equal numbers. Never decides the weight of its term: the spec doe
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from numbers import Real
 from typing import Any, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model
@@ -20,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from troupe import plugins
 from troupe.code_places import raised_at
 from troupe.errors import InvalidArgumentError, RewardFailedError, TroupeError
+from troupe.finite import is_finite
 from troupe.spec.job import RewardSpec
 from troupe.tasks.family import Task, Transition
 
@@ -82,7 +81,7 @@ class NamedReward:
             place = raised_at(error)
             problem = f"raised {type(error).__name__}: {error}{f' (at {place})' if place else ''}"
             raise self._failure(problem, transition, task) from error
-        if isinstance(value, Real) and math.isfinite(value):
+        if is_finite(value):
             return float(value)
         raise self._failure(f"gave {value!r}, which is not a finite number", transition, task)
 

@@ -15,6 +15,8 @@ def check_same_job(run_dir: Path, stored: JobSpec, wanted: JobSpec) -> None:
     """Refuse a spec of another job than that in ``run_dir``: raise ConflictError."""
     old, new = (spec.model_dump(mode="json", exclude=set(MAY_CHANGE)) for spec in (stored, wanted))
     changed = [pointer for pointer, _, _ in differences(old, new)]
+    # A parameter that is null is another one than none.
+    changed = changed or [f"/{name}" for name in old if old[name] != new.get(name)]
     if changed:
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         raise ConflictError(

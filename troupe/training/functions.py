@@ -5,7 +5,6 @@ one at a time, so the functions need not be safe for threads. Never does I/O.
 """
 
 import inspect
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import TypedDict, cast
 
 from troupe.code_places import defined_at, raised_at
 from troupe.errors import InvalidArgumentError, RewardFailedError
+from troupe.finite import is_finite
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import ROLES, SPLITS, Split
 from troupe.training.dataset import Row, TaskRows
@@ -193,9 +193,8 @@ class CallerEnvironment:
         return self._number(value, row), {}
 
     def _number(self, value: object, row: Row) -> float:
-        number = _plain(value)
-        if isinstance(number, Real) and math.isfinite(number):
-            return float(number)
+        if is_finite(value):
+            return float(cast("float", value))
         raise self._wrong("reward", f"gave {value!r}, which is not a finite number", row)
 
     def _is_success(self, row: Row, texts: Texts, reward: float) -> bool:

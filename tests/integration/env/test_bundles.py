@@ -261,7 +261,7 @@ async def test_bundle_when_it_does_what_honest_code_does_then_nothing_is_refused
         ("raise SystemExit(3)", "SystemExit"),
         ("import nowhere", "nowhere"),
         ("def (", "invalid syntax"),
-        ("x = 1", "no attribute"),
+        ("x = 1", "defines no 'Echo'"),
     ],
 )
 async def test_code_when_it_raises_at_import_then_the_error_names_it_and_the_service_goes_on(

@@ -197,8 +197,11 @@ async def test_resume_of_a_job_that_succeeded_when_asked_for_more_steps_then_it_
     assert "another /policies/p/optimizer/learning_rate;" in refused.json()["detail"]
     assert (await http.get(f"/v1/jobs/{job}")).json()["state"] == "succeeded"
 
+    (run_dir / "policies" / "p" / "merged").mkdir(parents=True)
     longer = (await resumed(steps=6)).json()
     assert (longer["state"], longer["life"], longer["steps"]) == ("queued", 2, 6)
+    assert not (run_dir / "policies").exists()  # they are not what the job will end with
+    assert (run_dir / "exports" / "4" / "p" / "merged").is_dir()
 
 
 @pytest.mark.parametrize("is_exported", [True, False])
@@ -210,6 +213,14 @@ def test_refusal_to_resume_when_weights_are_exported_then_it_names_the_new_jobs_
         merged.mkdir(parents=True)
         (merged / "config.json").write_text("{}")
     stored, wanted = parse_spec(spec), parse_spec({**spec, "seed": 5})
+    plain, null = (
+        parse_spec(
+            {**spec, "task": {**spec["task"], "params": {**spec["task"].get("params", {}), **p}}}
+        )
+        for p in ({}, {"seed": None})
+    )
+    with pytest.raises(ConflictError, match="another /task;"):
+        check_same_job(tmp_path / "runs/demo-1", plain, null)
     with pytest.raises(ConflictError, match="another /seed;") as caught:
         check_same_job(tmp_path / "runs/demo-1", stored, wanted)
     way = f"--set policies.p.model={merged}`" if is_exported else "troupe export demo-1 --out"

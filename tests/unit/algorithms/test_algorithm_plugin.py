@@ -121,6 +121,22 @@ def test_plugin_when_its_model_takes_any_parameter_then_it_has_them() -> None:
     assert made.params.powr == 2
 
 
+class Nested(GroupRelative):
+    """An algorithm with a parameter that takes anything."""
+
+    Params = create_model(
+        "Params", notes=(create_model("Notes", __config__={"extra": "allow"}), ...)
+    )
+
+
+def test_plugin_when_a_parameter_takes_any_field_then_it_has_them() -> None:
+    params = {"notes": {"of": "mine"}}
+    made: Any = load_algorithm(AlgorithmSpec(kind=f"{__name__}:Nested", params=params))
+    assert made.params.notes.of == "mine"
+    with pytest.raises(SpecInvalidError, match="unknown field"):
+        load_algorithm(AlgorithmSpec(kind=f"{__name__}:Nested", params={**params, "note": 1}))
+
+
 class Waits:
     """A workflow with a parameter."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,9 @@ def test_algorithm_when_a_play_asks_it_whether_to_draw_again_then_it_is_named_to
     own = AlgorithmSpec(kind=f"{__name__}:MisspeltByTurn", group_size=2, redraws=1)
     with pytest.raises(InvalidArgumentError, match="'MisspeltByTurn': advantages raised"):
         asyncio.run(dry_run(spec.model_copy(update={"algorithm": own}), num_tasks=1))
+
+
+def test_advantages_when_a_critics_value_is_nan_then_the_algorithm_is_not_blamed() -> None:
+    fed = replace(GROUP, candidates=[replace(c, value=math.nan) for c in GROUP.candidates])
+    [given] = advantages_of_step(gives([math.nan] * 4)(AlgorithmSpec(kind="grpo")), [fed])
+    assert all(map(math.isnan, given))

@@ -103,7 +103,7 @@ def test_parts_when_facts_are_missing_then_says_how_to_get_them(code: Path) -> N
         (["my_task.py"], {}, "No module named 'words'"),
         (["words.py"], {}, "the bundle has no 'my_task.py'"),
         (["my_task.py", "words.py"], {"reward": "rewards/manners.py:polite"}, "/reward/kind"),
-        (["my_task.py", "words.py"], {"task": {"name": "my_task.py:Ech"}}, "no attribute 'Ech'"),
+        (["my_task.py", "words.py"], {"task": {"name": "my_task.py:Ech"}}, "defines no 'Ech'"),
         (["my_task.py", "words.py", "broken.py"], {"task": {"name": "broken.py:X"}}, "line 1"),
         (["my_task.py", "words.py", "exits.py"], {"task": {"name": "exits.py:X"}}, "status 7"),
         (

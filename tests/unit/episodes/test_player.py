@@ -255,7 +255,7 @@ class PayingEnv(AddingEnv):
 @pytest.mark.parametrize(
     ("paid", "words"),
     [
-        ({"team_reward": math.nan}, "paid nan for agent 'a', action '1'"),
+        ({"team_reward": math.nan}, "paid nan, or no number, for agent 'a', action '1'"),
         ({"team_reward": None}, "paid None for agent 'a', action '1'"),
         ({"local_rewards": {"size": math.inf}}, "paid inf as term 'size' for agent 'a'"),
     ],

@@ -117,7 +117,7 @@ async def test_exit_code_3_is_a_failure_with_the_log_as_detail(launcher: LocalLa
 def dies(*lines: str, code: int) -> Component:
     """Logs an error with a long traceback, as a service does, says ``lines`` and ends."""
     frames = "Traceback (most recent call last):\n" + '  File "x.py", line 1, in f\n' * 300
-    failed = json.dumps({"event": "service.failed", "exception": f"{frames}ValueError: too few"})
+    failed = json.dumps({"event": "service.died", "exception": f"{frames}ValueError: too few"})
     said = [failed, *lines, json.dumps({"event": "service.closed"})]
     return python("a", f"print({chr(10).join(said)!r}); raise SystemExit({code})")
 
@@ -137,6 +137,16 @@ async def test_death_when_only_a_traceback_tells_then_its_last_line_is_the_detai
     status = await until(launcher, component, lambda s: s.state == "failed")
     assert "died 4 times" in status.detail
     assert status.detail.endswith("\na warning\nValueError: too few")
+
+
+async def test_death_when_an_exception_was_handled_before_then_it_is_not_blamed(
+    launcher: LocalLauncher,
+) -> None:
+    handled = json.dumps({"event": "task.failed", "exception": "Traceback ...\nKeyError: 'row 7'"})
+    lost = json.dumps({"event": "redis.lost", "level": "error"})
+    component = python("a", f"print({handled!r}); print({lost!r}); raise SystemExit(3)")
+    status = await until(launcher, component, lambda s: s.state == "failed")
+    assert "redis.lost" in status.detail
 
 
 async def test_program_that_is_missing_is_a_failure(launcher: LocalLauncher) -> None:

@@ -111,25 +111,27 @@ def plain_lines(log: str) -> str:
 
 def last_words(log: str) -> str:
     """Why a process ended, as far as its ``log`` says: the service's own sentence, the last one;
-    else what is not JSON, and the last exception without its traceback; else all of it."""
+    else what is not JSON, and the exception that ended it without its traceback; else all of it."""
     lines = log.splitlines()
     told = [number for number, line in enumerate(lines) if _TOLD.match(line)]
     if told:
         return plain_lines("\n".join(lines[told[-1] :]))
-    raised = [words for line in lines if line.startswith("{") and (words := _exception(line))]
+    raised = [words for line in lines if line.startswith("{") and (words := _fatal(line))]
     if not raised:
         return plain_lines(log)
     plain = [line for line in lines if line.strip() and not line.startswith("{")]
     return "\n".join([*plain, raised[-1]])
 
 
-def _exception(line: str) -> str:
-    """The last line of a log line's traceback; empty where it has none."""
+def _fatal(line: str) -> str:
+    """The last line of the traceback in a log line of a service's death; empty for another line."""
     try:
-        traceback = json.loads(line).get("exception")
+        fields = json.loads(line)
     except ValueError:
         return ""
-    return str(traceback or "").strip().rpartition("\n")[2]
+    # Other exceptions are logged by a process that goes on.
+    fatal = fields.get("exception") if fields.get("event") == "service.died" else None
+    return str(fatal or "").strip().rpartition("\n")[2]
 
 
 def forget_record(folder: Path, name: str) -> None:

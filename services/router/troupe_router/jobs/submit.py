@@ -43,6 +43,7 @@ from troupe_router.jobs.resume_checks import (
     before_layout,
     check_longer,
     check_steps,
+    learnt_steps,
     stored_spec,
 )
 from troupe_router.jobs.state import JobState
@@ -219,6 +220,8 @@ class JobCommands:
         spec = parts.spec
         check_quota(spec, self.quota, owner)
         await asyncio.to_thread(self._write, run_dir, asked)
+        if earlier is not None and earlier.state == "succeeded":
+            await asyncio.to_thread(self._set_aside, run_dir, learnt_steps(run_dir, asked))
         ledger = StepLedger(self._redis, job_id)
         # Where Redis was emptied there is no ledger to go on with, only the checkpoints.
         is_paused = record is not None and record.state == "paused" and await ledger.versions()
@@ -297,6 +300,23 @@ class JobCommands:
             raise UnavailableError(
                 f"the run folder {run_dir} can't be written ({error.strerror}); free space there, "
                 "and ask again"
+            ) from error
+
+    def _set_aside(self, run_dir: Path, learnt: int) -> None:
+        """Move a job's exported weights to ``exports/STEP``, so that nobody takes them for its end.
+
+        Where that step was exported by hand they are there already.
+        """
+        weights, kept = run_dir / "policies", run_dir / "exports" / str(learnt)
+        try:
+            if kept.exists():
+                shutil.rmtree(weights, ignore_errors=True)
+            elif weights.is_dir():
+                kept.parent.mkdir(exist_ok=True)
+                weights.rename(kept)
+        except OSError as error:
+            raise UnavailableError(
+                f"the weights in {weights} can't be moved to {kept} ({error.strerror}); ask again"
             ) from error
 
     def _check(
