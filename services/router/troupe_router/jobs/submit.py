@@ -15,7 +15,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from troupe.clients.rest.models.jobs import PlanDocument
-from troupe.durable import replace_file
+from troupe.durable import make_folder, put, replace_file
 from troupe.episodes.build import JobParts
 from troupe.errors import ConflictError, NotFoundError, UnavailableError
 from troupe.runtime.streams.events import EventLog
@@ -312,8 +312,8 @@ class JobCommands:
             if kept.exists():
                 shutil.rmtree(weights, ignore_errors=True)
             elif weights.is_dir():
-                kept.parent.mkdir(exist_ok=True)
-                weights.rename(kept)
+                make_folder(kept.parent)
+                put(weights, kept)
         except OSError as error:
             raise UnavailableError(
                 f"the weights in {weights} can't be moved to {kept} ({error.strerror}); ask again"
