@@ -44,7 +44,7 @@ def ablate(spec: JobSpec, run_dir: Path, num_tasks: int, *, quiet: bool) -> dict
         for index, team in enumerate(teams)
     ]
     if not quiet:
-        out().print(table(["team", *(f"success, {name}" for name in reports)], rows), markup=False)
+        out().print(table(["team", *(f"success, {name}" for name in reports)], rows))
     return {team.label: _successes(reports, index) for index, team in enumerate(teams)}
 
 

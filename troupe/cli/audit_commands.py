@@ -48,7 +48,7 @@ def audit(
         print_json(documents[0] if len(documents) == 1 else documents)
     else:
         for report in reports:
-            out().print(report.text(), markup=False)
+            out().print(report.text())
     if not all(report.is_ok for report in reports):
         raise typer.Exit(EXIT_FAILED)
 

@@ -152,7 +152,6 @@ def _print(manifest: Manifest, folder: Path) -> None:
         out().print(
             f"{folder / record.file}: {record.num_written} of {record.num_read} rows, refused: "
             f"{refused}",
-            markup=False,
         )
         for overlap in record.overlaps:
             num = overlap.num_exact + overlap.num_ngram

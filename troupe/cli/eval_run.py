@@ -120,12 +120,12 @@ def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: 
     except TroupeError as error:
         if not as_json:
             for played in getattr(error, "__notes__", ()):
-                out().print(played, markup=False)
+                out().print(played)
         raise
     if as_json:
         print_json({**report_json(report), "folder": str(folder)})
     else:
-        out().print(report_markdown(report), markup=False)
+        out().print(report_markdown(report))
     return _status(report, folder)
 
 

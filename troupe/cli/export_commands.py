@@ -44,7 +44,7 @@ def export(
         return
     for name, paths_by_kind in paths.items():
         for kind, path in paths_by_kind.items():
-            out().print(f"{name} {kind} {path}", markup=False)
+            out().print(f"{name} {kind} {path}")
 
 
 def run_folder_of(job: str, runs_dir: Path | None) -> Path:
@@ -80,7 +80,6 @@ def export_checkpoint(
         err().print(
             "error: nothing was exported, for the reason above. Exporting needs the trainer's "
             "packages: pip install 'troupe[trainer]'.",
-            markup=False,
         )
         raise typer.Exit(EXIT_FAILED)
     paths: dict[str, dict[str, str]] = json.loads(done.stdout)

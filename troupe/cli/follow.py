@@ -41,12 +41,11 @@ def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDo
             notices.heard()
             line = progress.apply(event)
             if line and not quiet and (not is_live or not line.startswith("step ")):
-                console.print(line, markup=False)
+                console.print(line)
             if _has_paused(event) and client.job(job.job_id).state == "paused":
                 console.print(
                     f"{job.job_id} is paused: nothing happens until `troupe resume {job.job_id}`; "
                     "watching until then",
-                    markup=False,
                 )
     return client.job(job.job_id)
 
@@ -101,10 +100,10 @@ class _Notices:
             self._waits.ask()
             sentence, phase = self._waits.sentence(), self._waits.phase
             if phase == "disk" and not is_told:
-                err().print(f"disk.low: {sentence}", markup=False)
+                err().print(f"disk.low: {sentence}")
             elif sentence and time.monotonic() - self._heard_at >= _SILENT_S:
                 self.heard()
-                err().print(f"  {sentence}", markup=False)
+                err().print(f"  {sentence}")
             is_told = phase == "disk" or (is_told and not phase)
 
 
@@ -165,8 +164,8 @@ def print_outcome(job: JobDocument) -> None:
     """Print how the job ended, with the numbers of its summary."""
     if job.state != "succeeded":
         reason = job.error or job.reason or "no reason was given"
-        err().print(f"{job.job_id} {job.state}: {reason}", markup=False)
-        err().print(f"logs: {Path(job.run_dir) / 'logs'}", markup=False)
+        err().print(f"{job.job_id} {job.state}: {reason}")
+        err().print(f"logs: {Path(job.run_dir) / 'logs'}")
         return
     run_dir = Path(job.run_dir)
     summary = read_summary(run_dir) or {}
@@ -175,11 +174,9 @@ def print_outcome(job: JobDocument) -> None:
         lines.append(("curve", str(_relative(run_dir / "curve.png"))))
     width = max(len(label) for label, _ in lines)
     console = out()
-    console.print(
-        f"{job.job_id} succeeded", markup=False, style="green" if console.is_terminal else ""
-    )
+    console.print(f"{job.job_id} succeeded", style="green" if console.is_terminal else "")
     for label, value in lines:
-        console.print(f"  {label:<{width}}  {value}", markup=False)
+        console.print(f"  {label:<{width}}  {value}")
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -117,7 +117,7 @@ def _tell(target: Path, document: dict[str, Any], *, is_small: bool, as_json: bo
     if as_json:
         print_json({"file": str(target), "spec": document})
         return
-    out().print(f"wrote {target}", markup=False)
+    out().print(f"wrote {target}")
     model = next(iter(document["policies"].values()))["model"]
     if is_small and not Path(model).is_dir():
         note(f"make its model:  troupe model tiny --task {document['task']['name']} --out {model}")

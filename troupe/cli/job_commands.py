@@ -51,7 +51,7 @@ def submit(
     if as_json:
         print_json(job.model_dump())
     else:
-        out().print(job.job_id, markup=False)
+        out().print(job.job_id)
 
 
 def watch_job(
@@ -118,7 +118,7 @@ def delete(
     if as_json:
         print_json({"job_id": job_id, "deleted": True, "files": files})
     else:
-        out().print(f"{job_id} deleted", markup=False)
+        out().print(f"{job_id} deleted")
 
 
 def queue(url: opt.Url = None, runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
@@ -141,4 +141,4 @@ def _print_state(job: JobDocument, *, as_json: bool) -> None:
     if as_json:
         print_json(job.model_dump(exclude={"spec"}))
     else:
-        out().print(f"{job.job_id} {job.state}", markup=False)
+        out().print(f"{job.job_id} {job.state}")

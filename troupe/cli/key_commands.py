@@ -56,7 +56,7 @@ def add(
     if as_json:
         print_json({"name": name, "scope": scope, "key": key, "file": str(file)})
         return
-    out().print(key, markup=False)
+    out().print(key)
     note(f"kept as a digest in {file}; routers with TROUPE_ROUTER_API_KEYS={file} know it at once")
 
 
@@ -81,4 +81,4 @@ def remove(name: KeyName, file: File = _FILE, as_json: opt.AsJson = False) -> No
     if as_json:
         print_json({"name": name, "removed": True})
     else:
-        out().print(f"{name} may no longer ask", markup=False)
+        out().print(f"{name} may no longer ask")

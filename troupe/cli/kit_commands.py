@@ -47,9 +47,9 @@ def new(
         shown = [str(path) for path in files]
         print_json({"kind": kind, "name": name, "folder": str(target), "files": shown})
         return
-    out().print(f"{target if is_package else files[0]} is made; next:", markup=False)
+    out().print(f"{target if is_package else files[0]} is made; next:")
     for line in following:
-        out().print(f"  {line}", markup=False)
+        out().print(f"  {line}")
 
 
 def check(
@@ -120,7 +120,7 @@ def _checked(
 
 
 def _tell(report: CheckReport) -> None:
-    out().print(report.text(), markup=False)
+    out().print(report.text())
     counts = {word: len(report.named(word)) for word in ("passed", "warned", "failed", "skipped")}
     summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     note(f"{report.family}: {summary}")

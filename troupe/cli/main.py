@@ -107,7 +107,7 @@ def main() -> None:
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        out().print(__version__, markup=False)
+        out().print(__version__)
         raise typer.Exit
 
 

@@ -85,7 +85,7 @@ def _fetch_team(name: str, target: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(folder)})
     else:
-        out().print(str(folder), markup=False)
+        out().print(str(folder))
 
 
 def _make_from_gguf(file: Path, folder: Path, more: list[str], *, as_json: bool) -> None:
@@ -170,13 +170,12 @@ def _run_maker(module: str, args: list[str], target: Path, *, says: Console) -> 
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
     )
-    says.print(done.stdout.rstrip("\n"), markup=False)
+    says.print(done.stdout.rstrip("\n"))
     if done.returncode == EXIT_BAD_INPUT:
         raise typer.Exit(EXIT_BAD_INPUT)
     if done.returncode != 0:
         err().print(
             f"error: the model {target} was not made, for the reason above. Making one needs the "
             "trainer's packages: pip install 'troupe[trainer]'.",
-            markup=False,
         )
         raise typer.Exit(EXIT_FAILED)

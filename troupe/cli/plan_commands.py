@@ -78,17 +78,17 @@ def plan(
         return
     console = out()
     for seat in seats(layout):
-        console.print(seat, markup=False, soft_wrap=True)
+        console.print(seat, soft_wrap=True)
     if layout.is_colocated and layout.host_bytes is not None:
         host = f"host memory for who is off the GPU: {layout.host_bytes / GB:.1f} GB"
-        console.print(host, markup=False, soft_wrap=True)
-    console.print(f"why: {layout.why}", markup=False, soft_wrap=True)
-    console.print(disk["sentence"], markup=False, soft_wrap=True)
-    console.print(weights, markup=False, soft_wrap=True)
-    console.print(step["sentence"], markup=False, soft_wrap=True)
-    console.print(f"deadlines: {'; '.join(deadlines)}", markup=False, soft_wrap=True)
+        console.print(host, soft_wrap=True)
+    console.print(f"why: {layout.why}", soft_wrap=True)
+    console.print(disk["sentence"], soft_wrap=True)
+    console.print(weights, soft_wrap=True)
+    console.print(step["sentence"], soft_wrap=True)
+    console.print(f"deadlines: {'; '.join(deadlines)}", soft_wrap=True)
     for line in lines:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
 
 
 def step_document(parts: JobParts, layout: GpuLayout) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def up(
         document = {"rest_url": config.rest_url, "is_new": is_new, "logs": logs, "jobs": active}
         print_json(document)
         return
-    out().print(f"{'started' if is_new else 'already up'}: {config.rest_url}", markup=False)
+    out().print(f"{'started' if is_new else 'already up'}: {config.rest_url}")
     note(f"logs: {config.state_dir / platform.OWNER / 'logs'}; end it with `troupe down`")
     if active:
         note(f"jobs that go on: {', '.join(active)}")
@@ -68,7 +68,7 @@ def down(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
     if as_json:
         print_json({"was_up": was_up})
         return
-    out().print("stopped" if was_up else f"nothing runs in {settings.runs_dir}", markup=False)
+    out().print("stopped" if was_up else f"nothing runs in {settings.runs_dir}")
 
 
 def status(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
@@ -127,7 +127,7 @@ def _process(record: ProcRecord) -> dict[str, Any]:
 def _show(document: dict[str, Any]) -> None:
     console = out()
     if not document["is_up"]:
-        console.print("the platform is down; start it with `troupe up`", markup=False)
+        console.print("the platform is down; start it with `troupe up`")
         return
     ready = "ready" if document["is_ready"] else "not ready"
     console.print(f"router {document['rest_url']} {ready}; Redis {document['redis_url']}")

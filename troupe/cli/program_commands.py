@@ -58,11 +58,10 @@ def probe(
             f"call {number}: {seat}\n  model {call['model']!r}, header {call['header']!r}, "
             f"tools {call['tools']}, stream {call['is_stream']}, overridden {call['overridden']}"
             f"{bound}",
-            markup=False,
         )
         for role, text in call["turns"]:
-            out().print(f"  {role}: {_short(text)}", markup=False)
-    out().print(f"end: {report['end']}", markup=False)
+            out().print(f"  {role}: {_short(text)}")
+    out().print(f"end: {report['end']}")
 
 
 @program_app.command()
@@ -78,11 +77,10 @@ def run(spec: SpecFile, index: Index = 0, as_json: opt.AsJson = False) -> None:
         out().print(
             f"{step['agent']}: {_short(step['prompt'])}\n  answers {_short(step['answer'])}\n"
             f"  paid team {step['team_reward']:g}{', ' if rewards else ''}{rewards}",
-            markup=False,
         )
     info = dict(steps[-1]["info"])
     traceback = info.pop("traceback", "")
-    out().print(f"end: {info}\n{traceback}".rstrip(), markup=False)
+    out().print(f"end: {info}\n{traceback}".rstrip())
     _note_cut_off(job, steps)
 
 
@@ -112,7 +110,7 @@ def check(
     if as_json:
         print_json({"num_tasks": num_tasks, "problems": problems, "ends": ends})
     for problem in () if as_json else problems:
-        out().print(problem, markup=False)
+        out().print(problem)
     ended = ", ".join(f"{end} {count}" for end, count in ends.items()) or "none"
     note(f"{num_tasks} tasks run twice, {len(problems)} problems; ended: {ended}")
     if why:

@@ -108,7 +108,7 @@ def _show(content: TeamContent, place: Place, address: str, *, as_json: bool) ->
     size = f"{len(content.files)} files, {content.size_bytes:,} bytes"
     if address:
         note(f"sent {size}")
-        out().print(address, markup=False)
+        out().print(address)
     else:
         note(f"{size} would be sent to {place}; nothing was sent")
 

@@ -36,4 +36,4 @@ def report(
     if as_json:
         print_json({"path": str(path), "size_bytes": size_bytes})
     else:
-        out().print(f"{path} ({size_bytes / 1e3:,.0f} kB)", markup=False)
+        out().print(f"{path} ({size_bytes / 1e3:,.0f} kB)")

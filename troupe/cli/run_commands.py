@@ -163,7 +163,7 @@ def download(
     if as_json:
         print_json({"file": str(path), "size_bytes": path.stat().st_size})
     else:
-        out().print(str(path), markup=False)
+        out().print(str(path))
 
 
 def _cells(row: EpisodeRowDocument) -> list[str]:
@@ -192,4 +192,4 @@ def _follow(client: RestClient, job_id: str, places: dict[str, int]) -> None:
 def _print(name: str, page: LogPage, *, is_named: bool) -> None:
     prefix = f"{name}: " if is_named else ""
     for line in page.lines:
-        out().print(f"{prefix}{line}", markup=False)
+        out().print(f"{prefix}{line}")

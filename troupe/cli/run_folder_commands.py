@@ -62,7 +62,7 @@ def import_jobs(
         return
     console = out()
     for name in outcome.imported:
-        console.print(name, markup=False)
+        console.print(name)
     for broken in outcome.broken:
         note(f"not imported: {broken.name}: {broken.reason}")
     done = "would be imported" if is_dry else "imported"
@@ -151,7 +151,7 @@ def pin(
         print_json(document.model_dump(exclude={"spec"}))
     else:
         word = "pinned" if document.is_pinned else "not pinned"
-        out().print(f"{document.job_id} {word}", markup=False)
+        out().print(f"{document.job_id} {word}")
 
 
 def _state(job: JobDocument) -> str:

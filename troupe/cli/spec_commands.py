@@ -62,9 +62,9 @@ def validate(
     if as_json:
         print_json(job_spec.model_dump(mode="json"))
         return
-    out().print(f"{spec} is valid: job '{job_spec.name}', {job_spec.steps} steps", markup=False)
-    out().print(memory, markup=False)
-    out().print(transport_words(with_dtypes(job_spec)), markup=False)
+    out().print(f"{spec} is valid: job '{job_spec.name}', {job_spec.steps} steps")
+    out().print(memory)
+    out().print(transport_words(with_dtypes(job_spec)))
 
 
 def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
@@ -193,7 +193,6 @@ def print_episodes(episodes: Sequence[Mapping[str, Any]], *, as_json: bool) -> N
         console.print(
             f"{episode['task_id']}: {how} in {episode['num_turns']} turns, team return "
             f"{episode['team_return']:.3f}",
-            markup=False,
         )
         console.print(_table(episode))
     for agent in untaught(episodes):
@@ -245,7 +244,6 @@ def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
         err().print(
             f"warning: /policies/{name}: no agent samples from this policy, so it is neither "
             "loaded nor trained; map an agent to it, or remove it",
-            markup=False,
         )
     return spec
 

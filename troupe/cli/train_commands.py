@@ -233,7 +233,7 @@ def _on_interrupt(
             if not ended.is_over:
                 _await_end(client, job.job_id)
     except TroupeError as error:
-        err().print(f"the job could not be cancelled ({error.message})", markup=False)
+        err().print(f"the job could not be cancelled ({error.message})")
     note(f"go on with: {go_on(_shown(Path(job.run_dir)))}")
 
 
