@@ -9,7 +9,7 @@ def is_finite(value: Any) -> bool:
     """Whether ``value`` is a number, of any library, that is neither NaN nor infinite."""
     try:
         return math.isfinite(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several
         return False
 
 

@@ -10,7 +10,9 @@ import pytest
 from redis.asyncio import Redis
 from rest_world import rest_world, spec_document
 
+from troupe.durable import replace_file
 from troupe.errors import ConflictError
+from troupe.evaluation.refs import RefOptions, read_ref
 from troupe.runtime.streams.events import EventLog
 from troupe.spec import parse_spec
 from troupe.spec.resuming import check_same_job
@@ -197,11 +199,13 @@ async def test_resume_of_a_job_that_succeeded_when_asked_for_more_steps_then_it_
     assert "another /policies/p/optimizer/learning_rate;" in refused.json()["detail"]
     assert (await http.get(f"/v1/jobs/{job}")).json()["state"] == "succeeded"
 
-    (run_dir / "policies" / "p" / "merged").mkdir(parents=True)
+    replace_file(run_dir / "policies" / "p" / "merged" / "config.json", "{}")
     longer = (await resumed(steps=6)).json()
     assert (longer["state"], longer["life"], longer["steps"]) == ("queued", 2, 6)
     assert not (run_dir / "policies").exists()  # they are not what the job will end with
-    assert (run_dir / "exports" / "4" / "p" / "merged").is_dir()
+    kept = run_dir / "exports" / "4"
+    [agent, *_] = spec["agents"]
+    assert str(read_ref(str(kept), agent, RefOptions())) == str(kept / "p" / "merged")
 
 
 @pytest.mark.parametrize("is_exported", [True, False])

@@ -111,12 +111,17 @@ def test_train_when_resume_names_no_run_folder_then_exits_2(
     assert "not a run folder" in capsys.readouterr().err
 
 
+def make_run(spec: Path, here: Path) -> None:
+    """The folder of job demo-1, as far as its spec."""
+    folder = here / "runs" / "demo-1"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(load_spec(spec).model_dump_json())
+
+
 def test_train_when_a_resumed_job_would_be_another_then_says_where_before_anything_starts(
     spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "runs" / "demo-1"
-    folder.mkdir(parents=True)
-    (folder / "spec.json").write_text(load_spec(spec).model_dump_json())
+    make_run(spec, tmp_path)
     assert run(["train", "--resume", "runs/demo-1", "--set", "algorithm.group_size=4"]) == 2
     assert "resumed with another /algorithm/group_size;" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["demo-1"]
@@ -143,9 +148,7 @@ def test_dryrun_when_a_tasks_class_is_left_out_then_says_how_to_name_it(
 def test_export_when_a_policy_is_misspelt_then_says_so_at_once(
     spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "runs" / "demo-1"
-    folder.mkdir(parents=True)
-    (folder / "spec.json").write_text(load_spec(spec).model_dump_json())
+    make_run(spec, tmp_path)
     assert run(["export", "demo-1", "--policy", "shraed"]) == 2
     assert "no policy 'shraed'; did you mean 'shared'?" in capsys.readouterr().err
 

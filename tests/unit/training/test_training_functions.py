@@ -81,9 +81,17 @@ def test_step_when_episode_is_over_then_stays_over_and_pays_nothing() -> None:
     assert again == {"state": last["state"], "team_reward": 0.0, "local_rewards": {}}
 
 
+class Several:
+    """As a tensor of several elements, which is no number."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
+        (Several(), "gave .*Several"),
         (None, "gave None, which is not a finite number"),
         (float("nan"), "gave nan"),
         ("1", "gave '1'"),

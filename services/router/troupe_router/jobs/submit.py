@@ -18,9 +18,11 @@ from troupe.clients.rest.models.jobs import PlanDocument
 from troupe.durable import make_folder, put, replace_file
 from troupe.episodes.build import JobParts
 from troupe.errors import ConflictError, NotFoundError, UnavailableError
+from troupe.runtime.run_folder import EXPORT_FILE
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, parse_spec, read_yaml
+from troupe.spec.exported import export_document
 from troupe.spec.resuming import check_same_job
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
@@ -221,7 +223,7 @@ class JobCommands:
         check_quota(spec, self.quota, owner)
         await asyncio.to_thread(self._write, run_dir, asked)
         if earlier is not None and earlier.state == "succeeded":
-            await asyncio.to_thread(self._set_aside, run_dir, learnt_steps(run_dir, asked))
+            await asyncio.to_thread(self._set_aside, run_dir, asked)
         ledger = StepLedger(self._redis, job_id)
         # Where Redis was emptied there is no ledger to go on with, only the checkpoints.
         is_paused = record is not None and record.state == "paused" and await ledger.versions()
@@ -302,18 +304,21 @@ class JobCommands:
                 "and ask again"
             ) from error
 
-    def _set_aside(self, run_dir: Path, learnt: int) -> None:
-        """Move a job's exported weights to ``exports/STEP``, so that nobody takes them for its end.
+    def _set_aside(self, run_dir: Path, spec: JobSpec) -> None:
+        """Move the job's exported weights to ``exports/STEP``: nobody takes them for its end then.
 
-        Where that step was exported by hand they are there already.
+        What was exported of that step by hand stays.
         """
-        weights, kept = run_dir / "policies", run_dir / "exports" / str(learnt)
+        weights, kept = run_dir / "policies", run_dir / "exports" / str(learnt_steps(run_dir, spec))
+        if not weights.is_dir():
+            return
         try:
-            if kept.exists():
-                shutil.rmtree(weights, ignore_errors=True)
-            elif weights.is_dir():
-                make_folder(kept.parent)
-                put(weights, kept)
+            make_folder(kept)
+            for policy in sorted(weights.iterdir()):
+                if not (kept / policy.name).exists():
+                    put(policy, kept / policy.name)
+            replace_file(kept / EXPORT_FILE, export_document(run_dir.name, spec))
+            shutil.rmtree(weights)
         except OSError as error:
             raise UnavailableError(
                 f"the weights in {weights} can't be moved to {kept} ({error.strerror}); ask again"

@@ -17,6 +17,7 @@ from troupe.algorithms.load import load_algorithm
 from troupe.durable import replace_file
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.runtime.run_folder import EXPORT_FILE, checkpoints_folder, step_name, step_of
+from troupe.spec.exported import export_document
 from troupe.spec.job import JobSpec
 from troupe.spec.load import load_spec
 from troupe_trainer.checkpoint.export import export_artifacts
@@ -60,7 +61,7 @@ def export(
         learner.restore(snapshot.learners[policy])
         paths[policy] = export_artifacts(learner, spec.policies[policy], out / policy)
         replace_file(out / policy / "checkpoint.json", _origin(run_dir, snapshot))
-    replace_file(out / EXPORT_FILE, _seats(run_dir, spec))
+    replace_file(out / EXPORT_FILE, export_document(run_dir.resolve().name, spec))
     return paths
 
 
@@ -90,17 +91,6 @@ def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
 
 def _origin(run_dir: Path, snapshot: CheckpointContents) -> str:
     return json.dumps({"job_id": run_dir.resolve().name, "step": snapshot.step}, indent=2) + "\n"
-
-
-def _seats(run_dir: Path, spec: JobSpec) -> str:
-    """The agents' policies as in spec.json, and what an evaluation needs of each beside weights."""
-    agents = {name: {"policy": agent.policy} for name, agent in spec.agents.items()}
-    policies = {
-        name: {"chat_template_kwargs": policy.chat_template_kwargs}
-        for name, policy in spec.policies.items()
-    }
-    document = {"job_id": run_dir.resolve().name, "agents": agents, "policies": policies}
-    return json.dumps(document, indent=2) + "\n"
 
 
 def main() -> int:
