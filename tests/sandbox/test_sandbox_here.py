@@ -16,18 +16,24 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> InvalidArgumentError:
     return caught.value
 
 
-def test_sandbox_when_refused_where_unshare_works_then_the_test_fails(
+def test_sandbox_when_refused_where_namespaces_work_then_the_test_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sandbox_here, "_UNSHARE", ("env",))
+    monkeypatch.setattr(sandbox_here, "_ASK", "")
     with pytest.raises(pytest.fail.Exception, match="has to open"):
         sandbox_here.skip_or_fail(refused(monkeypatch))
 
 
-@pytest.mark.parametrize("argv", [("env", "false"), ("no-such-program",)])
-def test_sandbox_when_refused_where_unshare_fails_too_then_the_test_is_skipped(
-    argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("_ASK", "raise SystemExit('unshare: Operation not permitted')", "not permitted"),
+        ("_OLDEST_KERNEL", (99, 0), "Linux "),
+    ],
+)
+def test_sandbox_when_refused_where_namespaces_do_not_work_then_the_test_is_skipped(
+    name: str, value: object, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_here, "_UNSHARE", argv)
-    with pytest.raises(pytest.skip.Exception, match="refuses namespaces"):
+    monkeypatch.setattr(sandbox_here, name, value)
+    with pytest.raises(pytest.skip.Exception, match=f"refuses namespaces .*{why}"):
         sandbox_here.skip_or_fail(refused(monkeypatch))
