@@ -8,7 +8,8 @@ three seeds is run with fresh ones, for as many steps as it needed (median), and
 plays the test tasks at temperature 1 and greedily. Arms:
 
 - ``at_grpo``; ``at_grpo_random`` goes on from a random candidate (what best-of-K adds at one rate);
-  ``at_grpo_no_entropy`` has no entropy bonus, as ``best_of_k`` has none;
+  ``at_grpo_no_entropy`` has no entropy bonus, as ``best_of_k`` has none; ``at_grpo_positive``
+  learns from advantages above 0 alone;
 - ``turn_grpo``: whole episodes, the same rewards a turn as reward-to-go; ``turn_grpo_team``: of
   the team's alone, no agent's own terms; ``turn_grpo_now``: all that is paid until the agent's
   next act, and nothing after it; ``turn_grpo_act``: what the act itself is paid, as in AT-GRPO
@@ -20,8 +21,9 @@ plays the test tasks at temperature 1 and greedily. Arms:
 Fourteen runs of tuning an arm, eight fresh seeds after them; all share one base. A cell is one run,
 kept as a line of ``results/learning_cells.jsonl`` and never repeated: stop the command and call it
 again, or run a part (``--arms``, ``--tasks``, ``--minutes``; ``--setting 5e-4:8`` plays what tuning
-did not choose, in a table of its own). ``--report`` only makes tables and plot. The last line is
-one JSON object; exits 0 whatever the curves show.
+did not choose, in a table of its own, for as many steps as tuning needed there, or one run of it
+where there was no tuning; ``--results`` names another folder, for another base). ``--report`` only
+makes tables and plot. The last line is one JSON object; exits 0 whatever the curves show.
 """
 
 import argparse
@@ -85,7 +87,7 @@ class Experiment:
         """Play what is missing, tuning first, until the time is up."""
         chosen = [x for x in arms() if x[0] in self._plan.tasks and x[1] in self._plan.arms]
         # Seed by seed, so that a stop leaves all arms alike.
-        phases = [lambda: self._tuning(chosen), lambda: self._again(chosen)]
+        phases = [lambda: self.first(chosen), lambda: self._again(chosen)]
         phases += [lambda seed=seed: self._finals(chosen, seed) for seed in self._seeds()]
         self._pool.play(phases, self._play)
 
@@ -127,6 +129,11 @@ class Experiment:
 
     def _seeds(self) -> range:
         return range(FIRST_SEED, FIRST_SEED + self._plan.seeds)
+
+    def first(self, of: Sequence[tuple[str, str]]) -> list[Cell]:
+        """Tuning, of one setting alone where the plan names it."""
+        setting = self._plan.setting
+        return [cell for cell in self._tuning(of) if setting in (None, cell.setting)]
 
     def _tuning(self, of: Sequence[tuple[str, str]]) -> Iterator[Cell]:
         if not self._plan.quick:
@@ -304,16 +311,19 @@ def main() -> None:
     plan = parse()
     clean_up_on_sigterm()
     plan.work.mkdir(parents=True, exist_ok=True)
+    plan.results.mkdir(parents=True, exist_ok=True)
     experiment = Experiment(plan)
     if not plan.report:
         experiment.make_models()
         experiment.run()
-    finals, missing = experiment.finals(), experiment.missing()
-    rows = rows_of(finals, experiment.bases(), plan.tokens)
-    if rows:
-        tuned, others = experiment.tuned(), experiment.others()
+    finals, others, missing = experiment.finals(), experiment.others(), experiment.missing()
+    bases = experiment.bases()
+    rows = rows_of(finals, bases, plan.tokens)
+    if finals or others:
         pairs, contrasts = pairs_of(finals, others), contrasts_of(finals)
-        write_page(rows, tuned, contrasts, pairs, len(missing), plan.tokens, plan.results)
+        tuned, missed = experiment.tuned(), len(missing)
+        write_page(rows, bases, tuned, contrasts, pairs, missed, plan.tokens, plan.results)
+    if finals:
         draw(finals, plan.results / "learning_curve.png")
     result = {
         "benchmark": "learning_curve",

@@ -1,5 +1,6 @@
 """Figures, page and plot of `benchmarks.learning_curve`, from its finished cells alone."""
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -194,6 +195,7 @@ def _tuning_lines(tuned: Mapping[str, Mapping[str, Any]], tokens: Mapping[str, i
 
 def write_page(
     rows: Sequence[Mapping[str, Any]],
+    bases: Mapping[tuple[str, str], Mapping[str, Any]],
     tuned: Mapping[str, Mapping[str, Any]],
     contrasts: Sequence[str],
     pairs: Sequence[str],
@@ -204,15 +206,16 @@ def write_page(
     """``learning_tables.md``: every figure of the comparison, made anew by each call."""
     made = sorted({f"{line['commit']} on {line['machine']}" for line in tuned.values()})
     played = sorted({commit for row in rows for commit in row["commits"]})
+    says = os.path.relpath(Path(__file__).parent / "results/learning_curve.md", folder)
     budgets = ", ".join(f"{number:,} on {task}" for task, number in tokens.items())
     text = [
         "# Tables of `python -m benchmarks.learning_curve`",
         "",
         f"Made by that command; do not edit. Sampled tokens a run, about: {budgets}; {missing} "
         f"cells are missing. Tuned at {', '.join(made) or 'nothing'}; final runs at "
-        f"{', '.join(played)}. What it says: [learning_curve.md](learning_curve.md).",
+        f"{', '.join(played) or 'none'}. What it says: [learning_curve.md]({says}).",
         "",
-        *_success_section(rows),
+        *_success_section(rows, bases),
         *_section(
             "Contrasts",
             "Named before the final runs; temperature 1. Corrected p: Holm, over the lines of a "
@@ -247,14 +250,15 @@ def _rule(head: str) -> str:
     return "|" + "---|" * (head.count("|") - 1)
 
 
-def _success_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _success_section(
+    rows: Sequence[Mapping[str, Any]], bases: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> list[str]:
     """What every arm came to, and what its base had."""
     head = (
         "| task | arm | game | rate, tasks a step | seeds | steps | tokens | CPU s "
         "| temperature 1 | less AT-GRPO | p | greedy | less AT-GRPO | p | at tokens | at steps "
         "| at CPU s |"
     )
-    bases = {(row["task"], row["game"]): row for row in rows if "base_1" in row}
     return [
         "Success of test tasks in per cent with 95 % intervals (Student's t, over seeds and over "
         "maps up to symmetry; all seeds share one base). Differences are paired by seed and task, "
@@ -270,11 +274,16 @@ def _success_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "",
         "Base:",
         *(
-            f"- {task}, {game}: {_with_interval(row['base_1'])} at temperature 1, "
-            f"{_with_interval(row['base_0'])} greedy"
-            for (task, game), row in bases.items()
+            f"- {task}, {game}: {_of_base(task, line, '1')} at temperature 1, "
+            f"{_of_base(task, line, '0')} greedy"
+            for (task, game), line in bases.items()
         ),
     ]
+
+
+def _of_base(task: str, line: Mapping[str, Any], temperature: str) -> str:
+    maps = TASKS[task].twins(len(line["test"][temperature]))
+    return _with_interval(interval(outcomes([line], temperature), maps=maps))
 
 
 def _success_line(row: Mapping[str, Any]) -> str:

@@ -141,6 +141,23 @@ def test_sign_flip_when_every_seed_agrees_then_two_of_all_signs_are_as_far() -> 
     assert sign_flip([2.0, 1.0, -1.0]) == 6 / 8
 
 
+def test_plan_when_a_setting_is_named_then_no_other_is_played_to_find_its_steps(
+    tmp_path: Path,
+) -> None:
+    flags = ["--tasks", "plan_path", "--arms", "at_grpo,best_of_k", "--work", str(tmp_path)]
+    flags += ["--results", str(tmp_path)]
+    chosen = [("plan_path", "at_grpo"), ("plan_path", "best_of_k")]
+
+    def first(*more: str) -> list[Cell]:
+        return learning_curve.Experiment(learning_curve.parse([*flags, *more])).first(chosen)
+
+    assert len(first()) == 16
+    assert [str(cell) for cell in first("--setting", "5e-4:8")] == [
+        "plan_path:at_grpo:0.0005:8:tune",
+        "plan_path:best_of_k:0.0005:8:tune",
+    ]
+
+
 def test_twins_when_few_maps_are_drawn_then_tasks_of_one_share_its_number() -> None:
     found = TASKS["guided_walk"].twins(200)
     assert len(found) == 200

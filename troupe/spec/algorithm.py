@@ -8,6 +8,10 @@ from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
 from troupe.spec.policy import FullSpec, LoraSpec
 
 
+def _is_one(number: float) -> bool:
+    return number == 1
+
+
 class AdaptiveKlSpec(SpecModel):
     """After each step `coef` is multiplied by 1 + gain * e, where e = (KL - target) / target is cut
     to -0.2 and 0.2 (arXiv 1909.08593, Section 2.2)."""
@@ -79,6 +83,10 @@ class LossSpec(SpecModel):
     """Ratio is clipped above 1 + clip_high. Left out: 0.2, of gspo 4e-4."""
     dual_clip: float | None = Field(default=None, gt=1.0)
     """ppo_clip: largest ratio that a negative advantage is multiplied by; left out: no limit."""
+    positive_advantage_weight: float = Field(default=1.0, ge=0.0, exclude_if=_is_one)
+    """Factor on advantages above 0; 0.1 is Weighted-REINFORCE's (arXiv 2506.01347)."""
+    negative_advantage_weight: float = Field(default=1.0, ge=0.0, exclude_if=_is_one)
+    """Factor on advantages below 0; 0 raises what was better and leaves what was worse alone."""
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of an entropy bonus, per token. With `adaptive_entropy`, that of the first step."""
     adaptive_entropy: AdaptiveEntropySpec | None = Field(
@@ -226,7 +234,7 @@ class AlgorithmSpec(SpecModel):
     sums; the algorithm's default when left out."""
     minibatches: int = Field(default=1, ge=1, le=64)
     """Parts of a training step's groups, with an optimizer step each."""
-    epochs: int = Field(default=1, ge=1, le=16, exclude_if=lambda number: number == 1)
+    epochs: int = Field(default=1, ge=1, le=16, exclude_if=_is_one)
     """How often a training step goes through its groups, dealt out anew each time. Ratios stay
     relative to the probabilities from before its first update."""
     loss: LossSpec = LossSpec()

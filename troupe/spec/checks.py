@@ -128,6 +128,9 @@ def _loss(spec: JobSpec) -> list[Issue]:
     if adaptive is not None and loss.entropy_coef > adaptive.max_coef:
         message = f"begins above adaptive_entropy's max_coef, {adaptive.max_coef:g}; lower it"
         issues.append(Issue("/algorithm/loss/entropy_coef", message))
+    if not loss.positive_advantage_weight and not loss.negative_advantage_weight:
+        message = "with positive_advantage_weight 0 too no advantage counts; raise one of them"
+        issues.append(Issue("/algorithm/loss/negative_advantage_weight", message))
     if loss.dual_clip is not None and loss.kind != "ppo_clip":
         issues.append(
             Issue("/algorithm/loss/dual_clip", f"only ppo_clip has it; '{loss.kind}' ignores it")

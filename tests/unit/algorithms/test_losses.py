@@ -198,3 +198,17 @@ def test_mask_when_no_ratio_leaves_the_band_then_changes_nothing() -> None:
     plain = policy_loss(inputs, LossSpec(importance=ImportanceSpec()))
     masked = policy_loss(inputs, LossSpec(importance=ImportanceSpec(mask=RatioMaskSpec())))
     assert masked.loss_sum.item() == plain.loss_sum.item()
+
+
+def test_loss_when_the_signs_of_advantages_are_weighed_then_each_by_its_own_factor() -> None:
+    # Ratios of 1: a token's gradient is -A times the weight of its sign.
+    inputs = _inputs([1.0, 1.0, 1.0], [2.0, -4.0, 0.0], [0, 1, 2])
+    spec = LossSpec(positive_advantage_weight=0.1, negative_advantage_weight=0.5)
+    assert _gradient(inputs, spec) == pytest.approx([-0.2, 2.0, 0.0], rel=1e-9)
+
+
+def test_loss_when_worse_candidates_weigh_nothing_then_they_have_no_gradient_and_no_clip() -> None:
+    inputs = _inputs([1.0, 0.5], [2.0, -4.0], [0, 1])
+    spec = LossSpec(negative_advantage_weight=0.0)
+    assert policy_loss(inputs, spec).metric_sums["clip_fraction_low"] == 0
+    assert _gradient(inputs, spec) == pytest.approx([-2.0, 0.0])

@@ -5,6 +5,8 @@ a line in ``_SURROGATES`` and its name in ``LossSpec.kind`` (troupe/spec/algorit
 suffix: N trained tokens.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -24,12 +26,13 @@ def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
 
     The ratio is relative to the rollout's probabilities. With importance weights, which correct for
     the difference between engine and trainer, it is relative to the trainer's own probabilities at
-    the beginning of the step.
+    the beginning of the step. Advantages are first multiplied by the spec's weight of their sign.
 
     Metrics are unweighted sums over tokens: ``ratio_mean``, ``kl_rollout_k1`` and ``kl_rollout``
     (k3; of KL(rollout || trainer)), the surrogate's own, and ``kl_ref`` and
     ``importance_capped`` and ``importance_masked`` where they are computed.
     """
+    inputs = replace(inputs, advantages_N=_weighed(inputs.advantages_N, spec))
     behaviour_N = _behaviour(inputs, spec)
     log_ratio_N = inputs.trainer_logprobs_N - behaviour_N
     surrogate = _SURROGATES[spec.kind](inputs, log_ratio_N, spec)
@@ -50,6 +53,12 @@ def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
         loss_N = loss_N - bonus * inputs.entropy_N
     values: list[float] = torch.stack([v.double() for v in sums.values()]).tolist()
     return LossOutput((inputs.weights_N * loss_N).sum(), dict(zip(sums, values, strict=True)))
+
+
+def _weighed(advantages_N: Tensor, spec: LossSpec) -> Tensor:
+    """Source: Weighted-REINFORCE (arXiv 2506.01347), for rewards of 1 and -1."""
+    negative, positive = spec.negative_advantage_weight, spec.positive_advantage_weight
+    return torch.where(advantages_N < 0.0, negative * advantages_N, positive * advantages_N)
 
 
 def _behaviour(inputs: LossInputs, spec: LossSpec) -> Tensor:
