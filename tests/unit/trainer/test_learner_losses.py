@@ -13,8 +13,10 @@ from troupe.algorithms.algorithm import LossInputs, LossOutput
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import group_outcome
+from troupe.errors import UnavailableError
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.called_loss import LossFailedError
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.samples import CreditedGroup, credit
@@ -71,6 +73,58 @@ def test_numbers_of_a_step_when_a_loss_takes_their_names_then_both_are_kept(
     assert {name: namesake[name] for name in plain} == plain
     assert namesake.keys() - plain.keys() == {"loss_entropy", "loss_loss", "loss_grad_norm", "mine"}
     assert plain.keys() <= TrainerPart.metrics().keys()
+
+
+class Misspelt(AtGrpo):
+    def loss(self, inputs: Any) -> LossOutput:
+        return inputs.advantages
+
+
+class Detached(AtGrpo):
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        return LossOutput(inputs.trainer_logprobs_N.detach().sum(), {})
+
+
+class Unsummed(AtGrpo):
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        return LossOutput(inputs.trainer_logprobs_N, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Misspelt, r"'Misspelt': loss raised AttributeError: .*`return inputs.advantages`"),
+        (Detached, "gave a loss_sum that has no gradient"),
+        (Unsummed, r"gave a loss_sum that has the shape \(\d+,\); give the sum"),
+    ],
+)
+def test_step_when_an_own_loss_fails_then_one_sentence_names_it_and_its_line(
+    tiny_model: Path, kind: type[AtGrpo], words: str
+) -> None:
+    spec = _spec(tiny_model, LORA)
+    group = _credited(make_group(random.Random(5), rewards=[1.0, 0.0, 0.0, 0.0]), spec)
+    learner = Learner("shared", spec, kind(spec.algorithm), device="cpu")
+    with pytest.raises(LossFailedError, match=words) as caught:
+        learner.step([group])
+    assert "test_learner_losses.py" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), UnavailableError("a judge")],
+)
+def test_step_when_a_machine_is_short_in_a_loss_then_its_own_error_is_raised(
+    tiny_model: Path, error: Exception
+) -> None:
+    class Starved(AtGrpo):
+        def loss(self, inputs: LossInputs) -> LossOutput:
+            raise error
+
+    spec = _spec(tiny_model, LORA)
+    group = _credited(make_group(random.Random(5), rewards=[1.0, 0.0, 0.0, 0.0]), spec)
+    with pytest.raises(type(error)) as caught:
+        Learner("shared", spec, Starved(spec.algorithm), device="cpu").step([group])
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("train", [LORA, FULL], ids=["lora", "full"])

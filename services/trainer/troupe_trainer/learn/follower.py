@@ -18,6 +18,7 @@ from troupe.algorithms.load import load_algorithm
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.called_loss import LossFailedError
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
 from troupe_trainer.learn.teacher import teacher_of
@@ -53,8 +54,10 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
             raise ConnectionError(f"rank 0 asked for {method!r}, which ranks do not run")
         try:
             work(*arguments)
-        except NonFiniteError as error:  # rank 0 raises the same error and ends the job
-            _log.warning("ranks.not_finite", rank=ranks.rank, error=error.message)
+        # Rank 0 raises the same error and ends the job. A loss that fails on this rank alone
+        # leaves rank 0 in a collective, which ends with its own timeout.
+        except (NonFiniteError, LossFailedError) as error:
+            _log.warning("ranks.step_failed", rank=ranks.rank, error=error.message)
 
 
 def _load(

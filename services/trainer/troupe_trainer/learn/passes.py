@@ -17,6 +17,7 @@ from troupe.algorithms.algorithm import Algorithm, LossInputs
 from troupe.algorithms.losses.imitation import imitation_loss
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.step_report.catalogue import loss_metric_name
+from troupe_trainer.learn.called_loss import loss_of
 from troupe_trainer.learn.outcome import FLOPS, Fixed, Imitated, Minibatch, correction
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch
@@ -82,7 +83,8 @@ class Passes:
         with_entropy = self._algorithm.needs.entropy
         trainer_logprobs, entropy = self._model.logprobs(batch, want_entropy_grad=with_entropy)
         rollout_logprobs = torch.from_numpy(batch.rollout_logprobs_N).to(device)
-        result = self._algorithm.loss(
+        result = loss_of(
+            self._algorithm,
             LossInputs(
                 trainer_logprobs_N=trainer_logprobs,
                 rollout_logprobs_N=rollout_logprobs,
@@ -95,7 +97,7 @@ class Passes:
                 teacher_logprobs_N=fixed.teacher_N,
                 kl_coef=self.coefficients.kl,
                 entropy_coef=self.coefficients.bonus,
-            )
+            ),
         )
         loss = result.loss_sum if counts else result.loss_sum * 0.0
         spread_loss: Any = loss * ranks.size  # FSDP2 takes the mean over ranks

@@ -1,0 +1,51 @@
+"""The call of an algorithm's loss, whose code may be a user's: what it raises ends the job.
+
+Owns the sentence that names the line. A machine that is short of memory, a GPU's own failure and
+lost ranks are left as they are, so that the work is retried.
+"""
+
+import torch
+
+from troupe.algorithms.algorithm import Algorithm, LossInputs, LossOutput
+from troupe.code_places import defined_at, raised_at
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.runtime.transient import is_transient
+
+_OF_THE_MACHINE = (torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError)
+_CUDA = "CUDA"  # cuBLAS and its like raise a plain RuntimeError with it
+
+
+class LossFailedError(InvalidArgumentError):
+    """The algorithm's loss raised, or gave what is no loss."""
+
+
+def loss_of(algorithm: Algorithm, inputs: LossInputs) -> LossOutput:
+    """The algorithm's loss of one micro-batch, a scalar with a gradient; metrics as floats.
+
+    Raises:
+        LossFailedError: its code raises, or gives something else.
+    """
+    label = f"algorithm '{type(algorithm).__name__}': loss"
+    try:
+        output = algorithm.loss(inputs)
+        sums = {name: float(value) for name, value in output.metric_sums.items()}
+        shape, is_learnt = tuple(output.loss_sum.shape), output.loss_sum.requires_grad
+    except Exception as error:
+        if isinstance(error, TroupeError) or _is_of_the_machine(error):
+            raise
+        place = raised_at(error) or defined_at(algorithm.loss)
+        raise LossFailedError(
+            f"{label} raised {type(error).__name__}: {error} (at {place}). Correct the algorithm"
+        ) from error
+    if shape or not is_learnt:
+        problem = f"has the shape {shape}" if shape else "has no gradient (is it detached?)"
+        raise LossFailedError(
+            f"{label} (at {defined_at(algorithm.loss)}) gave a loss_sum that {problem}; give the "
+            "sum over tokens, a scalar that is made of trainer_logprobs_N"
+        )
+    return LossOutput(output.loss_sum, sums)
+
+
+def _is_of_the_machine(error: Exception) -> bool:
+    is_cuda = isinstance(error, RuntimeError) and _CUDA in str(error)
+    return is_cuda or isinstance(error, _OF_THE_MACHINE) or is_transient(error)
