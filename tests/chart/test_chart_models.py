@@ -47,7 +47,7 @@ def test_router_when_of_a_preset_then_has_a_folder_for_each_model_it_loads(
     manifests = render([preset])
     copies = RouterSettings(hub_copies=router(manifests)["TROUPE_ROUTER_HUB_COPIES"]).copies
     loaded = {
-        c["args"][0]: c["args"][3]
+        c["args"][0]: c["args"][c["args"].index("download") + 1]
         for of, c, _ in manifests.containers()
         if of.endswith("/model") and "download" in c["args"]
     }
@@ -99,3 +99,26 @@ def test_download_when_a_pod_ends_in_the_middle_then_the_folder_appears_whole(
     fake.unlink()  # a third run loads nothing
     assert run() == 0
     assert sorted(p.name for p in (tmp_path / "models").iterdir()) == [".Qwen3-8B.done", "Qwen3-8B"]
+    assert (tmp_path / "models" / ".Qwen3-8B.done").read_text() == "Qwen/Qwen3-8B@abc"
+
+
+def test_download_when_the_name_holds_another_revision_then_is_refused_and_it_stays(
+    render: Render, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "Qwen3-8B").mkdir(parents=True)
+    mark = tmp_path / "models" / ".Qwen3-8B.done"
+
+    def run(model: str) -> subprocess.CompletedProcess[str]:
+        container = download(render([], model))
+        argv = [*container["command"], *container["args"]]
+        return subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, text=True)
+
+    mark.write_text("Qwen/Qwen3-8B@abc")
+    assert run(MODEL).returncode == 0
+    other = run(MODEL.replace("abc", "def"))
+    assert other.returncode == 1
+    assert "models/Qwen3-8B holds Qwen/Qwen3-8B@abc, which jobs may use: give" in other.stderr
+    assert run(MODEL.replace("Qwen/Qwen3-8B", "another/Qwen3-8B")).returncode == 1
+    assert mark.read_text() == "Qwen/Qwen3-8B@abc"
+    mark.write_text("")  # an older chart's, which names nothing
+    assert run(MODEL.replace("abc", "def")).returncode == 0
