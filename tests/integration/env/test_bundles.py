@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from hostile_bundle import ACT, ERRORS, HONEST, LOOK, SECRET, outside
 
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import (
@@ -168,49 +169,6 @@ async def test_reward_function_when_bundled_then_judges_an_installed_task(
     assert outcome.local_rewards["polite"] == 2.5
 
 
-SECRET = "not-for-bundles"
-LOOK = {
-    "environment": "dict(__import__('os').environ)",
-    "environment of the env service": "open('/proc/{pid}/environ', 'rb').read()",
-    "own process folder": "open('/proc/self/environ', 'rb').read()",
-    "memory of the env service": "open('/proc/{pid}/mem', 'rb').read(1)",
-    "a key of the service": "open('{secret}').read()",
-    "the folder of bundles": "__import__('os').listdir('../..')",
-    "root": "__import__('os').listdir('/')",
-    "etc": "open('/etc/passwd').read()",
-    "home": "__import__('os').listdir('/root')",
-}
-ACT = {
-    "write beside itself": "open('x', 'w')",
-    "change itself": "__import__('os').chmod('my_task.py', 0o777) or open('my_task.py', 'a')",
-    "write to tmp": "open('/tmp/bundle', 'w')",
-    "remove": "__import__('os').unlink('{secret}')",
-    "program": "__import__('subprocess').run(['/bin/true'])",
-    "shell": "__import__('os').system('true') and 1/0",
-    "fork": "__import__('os').fork()",
-    "kill the env service": "__import__('os').kill({pid}, 9)",
-    "network": "__import__('socket').create_connection(('127.0.0.1', {port}), 2)",
-    "datagram": "__import__('socket').socket(2, 2)",
-    "another socket": "__import__('socket').socket(1).connect('{socket}')",
-    "trace": "__import__('ctypes').CDLL(None).ptrace(16, {pid}, 0, 0) == -1 and 1/0",
-    "namespaces": "__import__('ctypes').CDLL(None).unshare(0x10000000) == -1 and 1/0",
-    "memory": "len(b'x' * (3 << 30))",
-    "shared memory": "__import__('mmap').mmap(-1, 1 << 20)",
-    "shared zeros": "__import__('mmap').mmap(__import__('os').open('/dev/zero', 0), 4096, prot=1)",
-    "file in memory": "__import__('os').memfd_create('x')",
-    "outlive its parent": "__import__('ctypes').CDLL(None).prctl(1, 0, 0, 0, 0) == -1 and 1/0",
-    "name of a socket": "__import__('socket').socket(1).bind('../s/another')",
-}
-HONEST = {
-    "numpy": "__import__('numpy').ones((300, 300)).dot(__import__('numpy').ones(300)).sum()",
-    "threads": "[*__import__('concurrent.futures').futures.ThreadPoolExecutor(16).map(abs, [-1])]",
-    "a mapped file": "__import__('numpy').memmap('my_task.py', mode='r')[1]",
-    "a mapped module": "__import__('mmap').mmap((f := open('words.py')).fileno(), 0, access=1)[:4]",
-    "private memory": "len(__import__('mmap').mmap(-1, 1 << 20, flags=0x22))",
-    "callback": "(c := __import__('ctypes')).CFUNCTYPE(c.c_int)(lambda: 7)()",
-}
-
-
 async def test_bundle_when_it_looks_around_then_finds_no_secret_and_no_other_file(
     world: BundleWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,29 +187,23 @@ async def test_bundle_when_it_looks_around_then_finds_no_secret_and_no_other_fil
 async def test_bundle_when_it_reaches_out_then_every_way_is_refused(
     world: BundleWorld, tmp_path: Path
 ) -> None:
-    (tmp_path / "tls.key").write_text(SECRET)
-    (tmp_path / "socket").touch()
-    fields = {
-        "pid": os.getpid(),
-        "secret": tmp_path / "tls.key",
-        "port": world.address.rpartition(":")[2],
-        "socket": tmp_path / "socket",
-    }
-    async with world.client(code()) as client:
-        answers = await said(client, *(act.format(**fields) for act in ACT.values()))
-        assert (await first(client)).startswith("a"), "it still judges"
-    errors = ("PermissionError", "ZeroDivisionError", "OSError", "MemoryError", "BlockingIOError")
-    done = dict(zip(ACT, answers, strict=True))
-    assert {name: text for name, text in done.items() if not text.startswith(errors)} == {}
-    assert (tmp_path / "tls.key").exists()
+    with outside(tmp_path) as others:
+        before = others.seen()
+        fields = others.fields | {"port": world.address.rpartition(":")[2]}
+        async with world.client(code()) as client:
+            answers = await said(client, *(act.format(**fields) for act in ACT.values()))
+            assert (await first(client)).startswith("a"), "it still judges"
+        done = dict(zip(ACT, answers, strict=True))
+        assert {name: text for name, text in done.items() if not text.startswith(ERRORS)} == {}
+        assert others.seen() == before
 
 
 async def test_bundle_when_it_does_what_honest_code_does_then_nothing_is_refused(
     world: BundleWorld,
 ) -> None:
     async with world.client(code()) as client:
-        answers = await said(client, *HONEST.values())
-    assert answers == ["90000.0", "[1]", str(ord("i")), "b'WORD'", str(1 << 20), "7"]
+        answers = await said(client, *(action for action, _ in HONEST.values()))
+    assert answers == [str(expected) for _, expected in HONEST.values()]
 
 
 @pytest.mark.parametrize(

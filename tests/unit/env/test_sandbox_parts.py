@@ -4,13 +4,13 @@ import errno
 import gc
 import os
 import socket
-import struct
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from filter_verdict import ALLOW, ARM, KILL, X86, verdict
 from hypothesis import given
 from hypothesis import strategies as st
 from sandbox_here import own_cgroups
@@ -22,25 +22,6 @@ from troupe_env.sandbox.inside import seccomp, wire
 from troupe_env.sandbox.inside.counters import Counters
 from troupe_env.sandbox.pool import LocalSandbox
 from troupe_env.sandbox.settings import Language, SandboxSettings
-
-ALLOW, KILL = 0x7FFF0000, 0x80000000
-X86, ARM = 0xC000003E, 0xC00000B7
-
-
-def verdict(code: bytes, audit: int, number: int, *arguments: int) -> int:
-    """What the kernel's BPF machine returns for one system call."""
-    data = struct.pack("=IIQ6Q", number, audit, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
-    at, value = 0, 0
-    while True:
-        op, jump_true, jump_false, k = struct.unpack_from("=HBBI", code, at * 8)
-        at += 1
-        if op == 0x20:
-            value = struct.unpack_from("=I", data, k)[0]
-        elif op == 0x06:
-            return k
-        else:
-            holds = {0x15: value == k, 0x35: value >= k, 0x45: bool(value & k)}[op]
-            at += jump_true if holds else jump_false
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from troupe_env.sandbox.inside.bpf import (
     answered,
     begun,
     numbers,
+    one_of,
     only_if,
     op,
 )
@@ -32,11 +33,13 @@ _REFUSED = """
     perf_event_open:298:241 pidfd_open:434:434 pidfd_send_signal:424:424 pidfd_getfd:438:438
     kcmp:312:272 open_by_handle_at:304:265 syslog:103:116 shmget:29:194 shmat:30:196 msgget:68:186
     semget:64:190 mq_open:240:180 io_uring_setup:425:425 sched_setscheduler:144:119
-    setpriority:141:140 sync:162:81 fork:57 vfork:58 memfd_secret:447:447
+    sched_setattr:314:274 sched_setparam:142:118 ioprio_set:251:30 setpriority:141:140 sync:162:81
+    fork:57 vfork:58 memfd_secret:447:447
 """
 _NAMING = "bind:49:200 mknodat:259:33 mknod:133"
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
-_SIGNALS = ((62, 129), (234, 131))  # kill, tgkill: to this process alone
+_OF_ITSELF = "kill:62:129 tgkill:234:131"
+_OF_ITSELF_OR_0 = "prlimit64:302:261 sched_setaffinity:203:122"
 _TKILL = (200, 130)
 _MMAP, _MEMFD_CREATE, _PRCTL = (9, 222), (319, 279), (157, 167)
 _PR_SET_PDEATHSIG = 1
@@ -69,8 +72,10 @@ def assembled(machine: str = "") -> bytes:
         op(EQUAL, AF_UNIX, 1, 0),
     ]
     ops += only_if(_SOCKET[column], stream)
-    for signal in _SIGNALS:
-        ops += only_if(signal[column], [op(LOAD, ARGS), op(EQUAL, os.getpid(), 1, 0)])
+    for number in numbers(_OF_ITSELF, column):
+        ops += one_of(number, {0: (os.getpid(),)})
+    for number in numbers(_OF_ITSELF_OR_0, column):
+        ops += one_of(number, {0: (0, os.getpid())})
     return b"".join([*ops, op(RETURN, ALLOW)])
 
 

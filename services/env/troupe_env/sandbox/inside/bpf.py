@@ -57,3 +57,14 @@ def only_if(number: int, tests: list[bytes]) -> list[bytes]:
     """Allow the call where the last of ``tests`` jumps over the refusal behind them."""
     body = [*tests, op(RETURN, ERRNO | errno.EPERM), op(RETURN, ALLOW)]
     return [op(EQUAL, number, 0, len(body)), *body]
+
+
+def one_of(number: int, allowed: dict[int, tuple[int, ...]]) -> list[bytes]:
+    """Allow the call when each argument (by position) has one of its values."""
+    body: list[bytes] = []
+    for argument, values in allowed.items():
+        body.append(op(LOAD, ARGS + 8 * argument))
+        body += [op(EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
+        body.append(op(RETURN, ERRNO | errno.EPERM))
+    body.append(op(RETURN, ALLOW))
+    return [op(EQUAL, number, 0, len(body)), *body]

@@ -22,6 +22,7 @@ from .bpf import (
     answered,
     begun,
     numbers,
+    one_of,
     only_if,
     op,
 )
@@ -99,12 +100,12 @@ def assemble(machine: str = "", *, is_long_lived: bool = False) -> bytes:
         ops += [op(EQUAL, listed, 0, 1), op(RETURN, ALLOW)]
     number = {name: columns[column] for name, columns in _NUMBERS.items()}
     ops += only_if(number["clone"], [op(LOAD, ARGS), op(ANY_BIT, _NEW_NAMESPACES, 0, 1)])
-    ops += _one_of(number["ioctl"], {1: _IOCTLS})
-    ops += _one_of(number["prctl"], {0: _PRCTLS})
-    ops += _one_of(number["prlimit64"], {0: (0,)})
+    ops += one_of(number["ioctl"], {1: _IOCTLS})
+    ops += one_of(number["prctl"], {0: _PRCTLS})
+    ops += one_of(number["prlimit64"], {0: (0,)})
     if is_long_lived:
-        ops += _one_of(number["socket"], {0: _FAMILIES})
-    ops += _one_of(number["socketpair"], {0: (AF_UNIX,), 1: _STREAMS})
+        ops += one_of(number["socket"], {0: _FAMILIES})
+    ops += one_of(number["socketpair"], {0: (AF_UNIX,), 1: _STREAMS})
     for name in ("clone3", "memfd_create"):
         ops += answered(number[name], errno.ENOSYS)
     ops += [
@@ -113,17 +114,6 @@ def assemble(machine: str = "", *, is_long_lived: bool = False) -> bytes:
         op(RETURN, ERRNO | errno.EPERM),
     ]
     return b"".join(ops)
-
-
-def _one_of(number: int, allowed: dict[int, tuple[int, ...]]) -> list[bytes]:
-    """Allow the call when each argument (by position) has one of its values."""
-    body: list[bytes] = []
-    for argument, values in allowed.items():
-        body.append(op(LOAD, ARGS + 8 * argument))
-        body += [op(EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
-        body.append(op(RETURN, ERRNO | errno.EPERM))
-    body.append(op(RETURN, ALLOW))
-    return [op(EQUAL, number, 0, len(body)), *body]
 
 
 class _Program(ctypes.Structure):

@@ -1,0 +1,110 @@
+"""What a bundle's code tries, as Python expressions, and what lies outside it."""
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SECRET = "not-for-bundles"
+LOOK = {
+    "environment": "dict(__import__('os').environ)",
+    "environment of the env service": "open('/proc/{pid}/environ', 'rb').read()",
+    "own process folder": "open('/proc/self/environ', 'rb').read()",
+    "memory of the env service": "open('/proc/{pid}/mem', 'rb').read(1)",
+    "a key of the service": "open('{secret}').read()",
+    "the folder of bundles": "__import__('os').listdir('../..')",
+    "root": "__import__('os').listdir('/')",
+    "etc": "open('/etc/passwd').read()",
+    "home": "__import__('os').listdir('/root')",
+}
+ACT = {
+    "write beside itself": "open('x', 'w')",
+    "change itself": "__import__('os').chmod('my_task.py', 0o777) or open('my_task.py', 'a')",
+    "write to tmp": "open('/tmp/bundle', 'w')",
+    "remove": "__import__('os').unlink('{secret}')",
+    "program": "__import__('subprocess').run(['/bin/true'])",
+    "shell": "__import__('os').system('true') and 1/0",
+    "fork": "__import__('os').fork()",
+    "kill the env service": "__import__('os').kill({pid}, 9)",
+    "network": "__import__('socket').create_connection(('127.0.0.1', {port}), 2)",
+    "datagram": "__import__('socket').socket(2, 2)",
+    "another socket": "__import__('socket').socket(1).connect('{socket}')",
+    "limits of another process": "__import__('resource').prlimit({bystander}, 0, (1, 1))",
+    "limits of the env service": "__import__('resource').prlimit({pid}, 4, (0, 0))",
+    "processors of another": "__import__('os').sched_setaffinity({bystander}, [0])",
+    "trace": "__import__('ctypes').CDLL(None).ptrace(16, {pid}, 0, 0) == -1 and 1/0",
+    "namespaces": "__import__('ctypes').CDLL(None).unshare(0x10000000) == -1 and 1/0",
+    "memory": "len(b'x' * (3 << 30))",
+    "shared memory": "__import__('mmap').mmap(-1, 1 << 20)",
+    "shared zeros": "__import__('mmap').mmap(__import__('os').open('/dev/zero', 0), 4096, prot=1)",
+    "file in memory": "__import__('os').memfd_create('x')",
+    "outlive its parent": "__import__('ctypes').CDLL(None).prctl(1, 0, 0, 0, 0) == -1 and 1/0",
+    "name of a socket": "__import__('socket').socket(1).bind('../s/another')",
+}
+ERRORS = ("PermissionError", "ZeroDivisionError", "OSError", "MemoryError", "BlockingIOError")
+"""How an expression of ACT ends that was refused."""
+HONEST = {
+    "numpy": (
+        "__import__('numpy').ones((300, 300)).dot(__import__('numpy').ones(300)).sum()",
+        90000.0,
+    ),
+    "threads": (
+        "[*__import__('concurrent.futures').futures.ThreadPoolExecutor(16).map(abs, [-1])]",
+        [1],
+    ),
+    "a mapped file": ("__import__('numpy').memmap('my_task.py', mode='r')[1]", ord("i")),
+    "a mapped module": (
+        "__import__('mmap').mmap((f := open('words.py')).fileno(), 0, access=1)[:4]",
+        b"WORD",
+    ),
+    "private memory": ("len(__import__('mmap').mmap(-1, 1 << 20, flags=0x22))", 1 << 20),
+    "callback": ("(c := __import__('ctypes')).CFUNCTYPE(c.c_int)(lambda: 7)()", 7),
+    "own limits": ("__import__('resource').prlimit(__import__('os').getpid(), 4)", (0, 0)),
+    "own processors": (
+        "(o := __import__('os')).sched_setaffinity(0, o.sched_getaffinity(0))",
+        None,
+    ),
+}
+"""What honest code does, and what comes of it."""
+
+
+class Outside:
+    """A file and a process that are none of a bundle's business."""
+
+    def __init__(self, folder: Path, bystander: "subprocess.Popen[bytes]") -> None:
+        self._key = folder / "tls.key"
+        self._key.write_text(SECRET)
+        (folder / "socket").touch()
+        self._bystander = bystander
+        self.fields: dict[str, Any] = {
+            "pid": os.getpid(),
+            "secret": self._key,
+            "socket": folder / "socket",
+            "bystander": bystander.pid,
+        }
+
+    def seen(self) -> list[Any]:
+        """What a bundle could have changed; raises where the process no longer answers."""
+        assert self._bystander.stdin is not None and self._bystander.stdout is not None
+        self._bystander.stdin.write(b"still here\n")
+        self._bystander.stdin.flush()
+        return [
+            self._bystander.stdout.readline(),
+            resource.prlimit(self._bystander.pid, resource.RLIMIT_CPU),
+            os.sched_getaffinity(self._bystander.pid),
+            resource.getrlimit(resource.RLIMIT_CORE),
+            self._key.read_text(),
+        ]
+
+
+@contextmanager
+def outside(folder: Path) -> Iterator[Outside]:
+    """They exist meanwhile; ``folder`` holds the file."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bystander:
+        try:
+            yield Outside(folder, bystander)
+        finally:
+            bystander.kill()

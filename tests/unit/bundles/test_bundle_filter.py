@@ -1,0 +1,41 @@
+"""The filter of a bundle's process, on both machines; the calls of this one are in integration."""
+
+import errno
+import os
+
+import pytest
+from filter_verdict import ALLOW, ARM, ERRNO, X86, verdict
+
+from troupe_env.bundles import syscalls
+
+OWN, OTHER = os.getpid(), os.getpid() + 1
+PROCESSES = {
+    "kill": (62, 129),
+    "tgkill": (234, 131),
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "ioprio_set": (251, 30),
+}
+"""Calls that reach a process by its number, on x86-64 and on arm64."""
+
+
+def answers(numbers: tuple[int, int], *arguments: int) -> list[int]:
+    """Error numbers on both machines; 0 for a call that is allowed."""
+    found = [
+        verdict(syscalls.assembled("x86_64"), X86, numbers[0], *arguments),
+        verdict(syscalls.assembled("aarch64"), ARM, numbers[1], *arguments),
+    ]
+    return [0 if answer == ALLOW else answer ^ ERRNO for answer in found]
+
+
+@pytest.mark.parametrize("numbers", PROCESSES.values(), ids=list(PROCESSES))
+def test_call_when_it_is_on_another_process_then_is_refused(numbers: tuple[int, int]) -> None:
+    assert answers(numbers, OTHER) == [errno.EPERM, errno.EPERM]
+
+
+@pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity"])
+def test_call_when_it_is_on_the_process_itself_then_is_allowed(name: str) -> None:
+    assert answers(PROCESSES[name], 0) == [0, 0]
+    assert answers(PROCESSES[name], OWN) == [0, 0]
