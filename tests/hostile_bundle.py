@@ -22,7 +22,16 @@ LOOK = {
 }
 ACT = {
     "write beside itself": "open('x', 'w')",
-    "change itself": "__import__('os').chmod('my_task.py', 0o777) or open('my_task.py', 'a')",
+    "change itself": "open('my_task.py', 'a')",
+    "mode of itself": "__import__('os').chmod('my_task.py', 0o777)",
+    "mode by a descriptor": "__import__('os').fchmod(open('my_task.py').fileno(), 0o777)",
+    "flags of itself": "__import__('fcntl').ioctl(open('my_task.py'), 0x40086602, bytes(8))",
+    "mode of a file": "__import__('os').chmod('{secret}', 0o666)",
+    "mode of a folder": "__import__('os').chmod('{folder}', 0)",
+    "owner of a file": "__import__('os').chown('{secret}', -1, -1)",
+    "dates of a file": "__import__('os').utime('{secret}', (0, 0))",
+    "attributes of a file": "__import__('os').setxattr('{secret}', 'user.x', b'x')",
+    "open for no access": "__import__('os').open('{secret}', 3)",
     "write to tmp": "open('/tmp/bundle', 'w')",
     "remove": "__import__('os').unlink('{secret}')",
     "program": "__import__('subprocess').run(['/bin/true'])",
@@ -72,16 +81,19 @@ HONEST = {
 
 
 class Outside:
-    """A file and a process that are none of a bundle's business."""
+    """A file, a folder and a process that are none of a bundle's business."""
 
     def __init__(self, folder: Path, bystander: "subprocess.Popen[bytes]") -> None:
         self._key = folder / "tls.key"
         self._key.write_text(SECRET)
+        self._folder = folder / "runs"
+        self._folder.mkdir()
         (folder / "socket").touch()
         self._bystander = bystander
         self.fields: dict[str, Any] = {
             "pid": os.getpid(),
             "secret": self._key,
+            "folder": self._folder,
             "socket": folder / "socket",
             "bystander": bystander.pid,
         }
@@ -97,12 +109,14 @@ class Outside:
             os.sched_getaffinity(self._bystander.pid),
             resource.getrlimit(resource.RLIMIT_CORE),
             self._key.read_text(),
+            [(at.st_mode, at.st_mtime_ns) for at in (self._key.stat(), self._folder.stat())],
+            os.listxattr(self._key),
         ]
 
 
 @contextmanager
 def outside(folder: Path) -> Iterator[Outside]:
-    """They exist meanwhile; ``folder`` holds the file."""
+    """They exist meanwhile; ``folder`` holds the file and the folder."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bystander:
         try:
             yield Outside(folder, bystander)

@@ -39,3 +39,39 @@ def test_call_when_it_is_on_another_process_then_is_refused(numbers: tuple[int, 
 def test_call_when_it_is_on_the_process_itself_then_is_allowed(name: str) -> None:
     assert answers(PROCESSES[name], 0) == [0, 0]
     assert answers(PROCESSES[name], OWN) == [0, 0]
+
+
+ATTRIBUTES = {
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
+    "removexattr": (197, 14),
+    "fremovexattr": (199, 16),
+    "file_setattr": (469, 469),
+}
+OPENAT, IOCTL = (257, 56), (16, 29)
+FS_IOC_SETFLAGS, FIONBIO = 0x40086602, 0x5421
+
+
+@pytest.mark.parametrize("numbers", ATTRIBUTES.values(), ids=list(ATTRIBUTES))
+def test_attributes_of_a_file_when_set_then_is_refused(numbers: tuple[int, int]) -> None:
+    assert answers(numbers) == [errno.EPERM, errno.EPERM]
+
+
+def test_file_when_opened_for_no_access_then_is_refused() -> None:
+    for access in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+        assert answers(OPENAT, 0, 0, access | os.O_CLOEXEC) == [0, 0]
+    assert answers(OPENAT, 0, 0, 3 | os.O_CLOEXEC) == [errno.EPERM, errno.EPERM]
+    assert verdict(syscalls.assembled("x86_64"), X86, 2, 0, 3) == ERRNO | errno.EPERM  # open
+    assert answers((437, 437)) == [errno.ENOSYS, errno.ENOSYS]  # openat2
+
+
+def test_ioctl_when_it_would_change_a_file_then_is_refused() -> None:
+    assert answers(IOCTL, 5, FIONBIO) == [0, 0]
+    assert answers(IOCTL, 5, FS_IOC_SETFLAGS) == [errno.EPERM, errno.EPERM]

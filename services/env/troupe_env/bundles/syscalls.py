@@ -1,5 +1,5 @@
 """System calls that a bundle's process is refused: networks, other processes, programs, the kernel,
-memory that no limit counts.
+memory that no limit counts, and what Landlock leaves open of files.
 
 A list of what is refused, unlike the sandbox's list of what is allowed: the process serves gRPC and
 imports packages, and its author has a key. Standard library alone.
@@ -15,6 +15,7 @@ from troupe_env.sandbox.inside.bpf import (
     ANY_BIT,
     ARGS,
     EQUAL,
+    IOCTLS,
     LOAD,
     RETURN,
     answered,
@@ -36,34 +37,42 @@ _REFUSED = """
     sched_setattr:314:274 sched_setparam:142:118 ioprio_set:251:30 setpriority:141:140 sync:162:81
     fork:57 vfork:58 memfd_secret:447:447
 """
+# Landlock has no right for these: whoever owns a file could call them on any.
+_ATTRIBUTES = """
+    chmod:90 fchmod:91:52 fchmodat:268:53 fchmodat2:452:452 chown:92 fchown:93:55 fchownat:260:54
+    lchown:94 utime:132 utimes:235 futimesat:261 utimensat:280:88 setxattr:188:5 lsetxattr:189:6
+    fsetxattr:190:7 setxattrat:463:463 removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16
+    removexattrat:466:466 file_setattr:469:469
+"""
 _NAMING = "bind:49:200 mknodat:259:33 mknod:133"
-_SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
 _OF_ITSELF = "kill:62:129 tgkill:234:131"
 _OF_ITSELF_OR_0 = "prlimit64:302:261 sched_setaffinity:203:122"
-_TKILL = (200, 130)
-_MMAP, _MEMFD_CREATE, _PRCTL = (9, 222), (319, 279), (157, 167)
+# Callers then take an older call: clone3, memfd_create (private memory), openat2.
+_UNKNOWN = "clone3:435:435 memfd_create:319:279 openat2:437:437"
+_SOCKET, _CLONE, _TKILL = (41, 198), (56, 220), (200, 130)
+_MMAP, _PRCTL, _IOCTL = (9, 222), (157, 167), (16, 29)
+_OPENS = (("open:2", 1), ("openat:257:56", 2))  # and which argument has the flags
 _PR_SET_PDEATHSIG = 1
 _SHARED_ANONYMOUS = 0x21  # MAP_SHARED | MAP_ANONYMOUS
 _SOCK_STREAM, _SOCK_KIND = 1, 0xF
 _CLONE_THREAD = 0x00010000
+_ACCESS_MODE, _NO_ACCESS = 0x3, 0x3
 
 
 def assembled(machine: str = "") -> bytes:
     """The filter for this machine and this process; raises OSError where there is none."""
     ops, column = begun(machine)
-    for number in numbers(_REFUSED, column):
+    for number in numbers(_REFUSED + _ATTRIBUTES, column):
         ops += answered(number, errno.EPERM)
-    ops += answered(_TKILL[column], errno.EPERM)
-    ops += answered(_CLONE3[column], errno.ENOSYS)  # the C library then calls clone
-    ops += answered(_MEMFD_CREATE[column], errno.ENOSYS)  # libraries then take private memory
-    ops += only_if(_CLONE[column], [op(LOAD, ARGS), op(ANY_BIT, _CLONE_THREAD, 1, 0)])
+    for number in numbers(_UNKNOWN, column):
+        ops += answered(number, errno.ENOSYS)
+    ops += [*_processes(column), *_files(column)]
     shared = [
         op(LOAD, ARGS + 8 * 3),
         op(AND, _SHARED_ANONYMOUS),
         op(EQUAL, _SHARED_ANONYMOUS, 0, 1),
     ]
     ops += only_if(_MMAP[column], shared)
-    ops += only_if(_PRCTL[column], [op(LOAD, ARGS), op(EQUAL, _PR_SET_PDEATHSIG, 0, 1)])
     stream = [
         op(LOAD, ARGS + 8),
         op(AND, _SOCK_KIND),
@@ -72,11 +81,42 @@ def assembled(machine: str = "") -> bytes:
         op(EQUAL, AF_UNIX, 1, 0),
     ]
     ops += only_if(_SOCKET[column], stream)
+    return b"".join([*ops, op(RETURN, ALLOW)])
+
+
+def _processes(column: int) -> list[bytes]:
+    """Threads, and of other processes none."""
+    ops = answered(_TKILL[column], errno.EPERM)
+    ops += only_if(_CLONE[column], [op(LOAD, ARGS), op(ANY_BIT, _CLONE_THREAD, 1, 0)])
+    ops += only_if(_PRCTL[column], [op(LOAD, ARGS), op(EQUAL, _PR_SET_PDEATHSIG, 0, 1)])
     for number in numbers(_OF_ITSELF, column):
         ops += one_of(number, {0: (os.getpid(),)})
     for number in numbers(_OF_ITSELF_OR_0, column):
         ops += one_of(number, {0: (0, os.getpid())})
-    return b"".join([*ops, op(RETURN, ALLOW)])
+    return ops
+
+
+def _files(column: int) -> list[bytes]:
+    """What would act on a file that Landlock asks nothing about.
+
+    It lets any file be opened for neither reading nor writing, and ``ioctl`` changes a file's flags
+    by such a descriptor.
+    """
+    ops = one_of(_IOCTL[column], {1: IOCTLS})
+    for listed, flags in _OPENS:
+        for number in numbers(listed, column):
+            ops += _none_of(number, flags, (_NO_ACCESS,), mask=_ACCESS_MODE)
+    return ops
+
+
+def _none_of(
+    number: int, argument: int, refused: tuple[int, ...], *, mask: int = 0xFFFFFFFF
+) -> list[bytes]:
+    """Refuse the call where what ``mask`` leaves of an argument is one of ``refused``."""
+    tests = [op(LOAD, ARGS + 8 * argument), op(AND, mask)]
+    *others, last = refused
+    tests += [op(EQUAL, value, len(others) - i, 0) for i, value in enumerate(others)]
+    return only_if(number, [*tests, op(EQUAL, last, 0, 1)])
 
 
 def nameless(machine: str = "") -> bytes:

@@ -17,6 +17,7 @@ from .bpf import (
     AT_LEAST,
     EQUAL,
     ERRNO,
+    IOCTLS,
     LOAD,
     RETURN,
     answered,
@@ -85,7 +86,6 @@ _FIRST_NEW_CALL = 424  # numbers from here on are the same everywhere, and calle
 # SOCK_STREAM with and without CLOEXEC and NONBLOCK. A datagram socket can get a name without bind,
 # which lives on in the network namespace; a stream can't.
 _STREAMS = (1, 0x80001, 0x801, 0x80801)
-_IOCTLS = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)  # TC*, FION*, FIO*CLEX
 _PRCTLS = (1, 2, 3, 15, 16, 21, 38, 39, 0x53564D41)  # death signal, dumpable, name, seccomp, NNP
 
 
@@ -100,7 +100,7 @@ def assemble(machine: str = "", *, is_long_lived: bool = False) -> bytes:
         ops += [op(EQUAL, listed, 0, 1), op(RETURN, ALLOW)]
     number = {name: columns[column] for name, columns in _NUMBERS.items()}
     ops += only_if(number["clone"], [op(LOAD, ARGS), op(ANY_BIT, _NEW_NAMESPACES, 0, 1)])
-    ops += one_of(number["ioctl"], {1: _IOCTLS})
+    ops += one_of(number["ioctl"], {1: IOCTLS})
     ops += one_of(number["prctl"], {0: _PRCTLS})
     ops += one_of(number["prlimit64"], {0: (0,)})
     if is_long_lived:
