@@ -1,6 +1,7 @@
 """What a bundle's code tries, as Python expressions, and what lies outside it."""
 
 import os
+import platform
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 SECRET = "not-for-bundles"
+_C = "__import__('ctypes').CDLL(None)"
+_TGSIGQUEUEINFO = {"x86_64": 297, "aarch64": 240}.get(platform.machine(), -1)
 LOOK = {
     "environment": "dict(__import__('os').environ)",
     "environment of the env service": "open('/proc/{pid}/environ', 'rb').read()",
@@ -31,6 +34,9 @@ ACT = {
     "owner of a file": "__import__('os').chown('{secret}', -1, -1)",
     "dates of a file": "__import__('os').utime('{secret}', (0, 0))",
     "attributes of a file": "__import__('os').setxattr('{secret}', 'user.x', b'x')",
+    "empty a file": "__import__('os').truncate('{secret}', 0)",
+    "empty a file by opening it": "(o := __import__('os')).open('{secret}', 3 | o.O_TRUNC)",
+    "empty itself": "(o := __import__('os')).open('my_task.py', o.O_TRUNC)",
     "open for no access": "__import__('os').open('{secret}', 3)",
     "write to tmp": "open('/tmp/bundle', 'w')",
     "remove": "__import__('os').unlink('{secret}')",
@@ -38,6 +44,17 @@ ACT = {
     "shell": "__import__('os').system('true') and 1/0",
     "fork": "__import__('os').fork()",
     "kill the env service": "__import__('os').kill({pid}, 9)",
+    "queue a signal": f"{_C}.sigqueue({{bystander}}, 9, None) == -1 and 1/0",
+    "queue a signal for a thread": (
+        f"{_C}.syscall({_TGSIGQUEUEINFO}, {{bystander}}, {{bystander}}, 9, "
+        "(__import__('ctypes').c_int * 32)(9, 0, -1)) == -1 and 1/0"
+    ),
+    "signals by a pipe": "(f := __import__('fcntl')).fcntl(0, f.F_SETOWN, {bystander})",
+    "which signal a pipe sends": "__import__('fcntl').fcntl(0, 10, 9)",
+    "signals by a socket": (
+        "__import__('fcntl').ioctl(__import__('socket').socketpair()[0], 0x8901, "
+        "({bystander}).to_bytes(4, 'little'))"
+    ),
     "network": "__import__('socket').create_connection(('127.0.0.1', {port}), 2)",
     "datagram": "__import__('socket').socket(2, 2)",
     "another socket": "__import__('socket').socket(1).connect('{socket}')",

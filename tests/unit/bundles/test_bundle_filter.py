@@ -1,6 +1,7 @@
 """The filter of a bundle's process, on both machines; the calls of this one are in integration."""
 
 import errno
+import fcntl
 import os
 
 import pytest
@@ -17,6 +18,8 @@ PROCESSES = {
     "sched_setattr": (314, 274),
     "sched_setparam": (142, 118),
     "ioprio_set": (251, 30),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
 }
 """Calls that reach a process by its number, on x86-64 and on arm64."""
 
@@ -55,7 +58,7 @@ ATTRIBUTES = {
     "fremovexattr": (199, 16),
     "file_setattr": (469, 469),
 }
-OPENAT, IOCTL = (257, 56), (16, 29)
+OPENAT, IOCTL, FCNTL, TRUNCATE = (257, 56), (16, 29), (72, 25), (76, 45)
 FS_IOC_SETFLAGS, FIONBIO = 0x40086602, 0x5421
 
 
@@ -75,3 +78,21 @@ def test_file_when_opened_for_no_access_then_is_refused() -> None:
 def test_ioctl_when_it_would_change_a_file_then_is_refused() -> None:
     assert answers(IOCTL, 5, FIONBIO) == [0, 0]
     assert answers(IOCTL, 5, FS_IOC_SETFLAGS) == [errno.EPERM, errno.EPERM]
+
+
+def test_file_when_it_would_be_emptied_without_a_right_to_write_then_is_refused() -> None:
+    refused = [errno.EPERM, errno.EPERM]
+    assert answers(TRUNCATE) == refused
+    for access in (os.O_RDONLY, 3):
+        assert answers(OPENAT, 0, 0, access | os.O_TRUNC) == refused
+    for access in (os.O_WRONLY, os.O_RDWR):  # Landlock allows it of the null device alone
+        assert answers(OPENAT, 0, 0, access | os.O_TRUNC | os.O_CREAT) == [0, 0]
+
+
+def test_descriptor_when_it_would_send_signals_then_is_refused() -> None:
+    for command in (fcntl.F_SETOWN, fcntl.F_SETSIG, 15):  # F_SETOWN_EX
+        assert answers(FCNTL, 0, command) == [errno.EPERM, errno.EPERM]
+    for command in (fcntl.F_GETFL, fcntl.F_SETFL, fcntl.F_SETFD, fcntl.F_DUPFD_CLOEXEC):
+        assert answers(FCNTL, 0, command) == [0, 0]
+    for command in (0x8901, 0x8902):  # FIOSETOWN, SIOCSPGRP
+        assert answers(IOCTL, 0, command) == [errno.EPERM, errno.EPERM]

@@ -35,7 +35,8 @@ _REFUSED = """
     kcmp:312:272 open_by_handle_at:304:265 syslog:103:116 shmget:29:194 shmat:30:196 msgget:68:186
     semget:64:190 mq_open:240:180 io_uring_setup:425:425 sched_setscheduler:144:119
     sched_setattr:314:274 sched_setparam:142:118 ioprio_set:251:30 setpriority:141:140 sync:162:81
-    fork:57 vfork:58 memfd_secret:447:447
+    fork:57 vfork:58 memfd_secret:447:447 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240
+    truncate:76:45
 """
 # Landlock has no right for these: whoever owns a file could call them on any.
 _ATTRIBUTES = """
@@ -50,13 +51,14 @@ _OF_ITSELF_OR_0 = "prlimit64:302:261 sched_setaffinity:203:122"
 # Callers then take an older call: clone3, memfd_create (private memory), openat2.
 _UNKNOWN = "clone3:435:435 memfd_create:319:279 openat2:437:437"
 _SOCKET, _CLONE, _TKILL = (41, 198), (56, 220), (200, 130)
-_MMAP, _PRCTL, _IOCTL = (9, 222), (157, 167), (16, 29)
+_MMAP, _PRCTL, _IOCTL, _FCNTL = (9, 222), (157, 167), (16, 29), (72, 25)
 _OPENS = (("open:2", 1), ("openat:257:56", 2))  # and which argument has the flags
 _PR_SET_PDEATHSIG = 1
 _SHARED_ANONYMOUS = 0x21  # MAP_SHARED | MAP_ANONYMOUS
 _SOCK_STREAM, _SOCK_KIND = 1, 0xF
 _CLONE_THREAD = 0x00010000
-_ACCESS_MODE, _NO_ACCESS = 0x3, 0x3
+_ACCESS_MODE, _NO_ACCESS, _O_TRUNC = 0x3, 0x3, 0x200
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 
 
 def assembled(machine: str = "") -> bytes:
@@ -85,7 +87,7 @@ def assembled(machine: str = "") -> bytes:
 
 
 def _processes(column: int) -> list[bytes]:
-    """Threads, and of other processes none."""
+    """Threads, and of other processes none: no signal either that input on a descriptor sends."""
     ops = answered(_TKILL[column], errno.EPERM)
     ops += only_if(_CLONE[column], [op(LOAD, ARGS), op(ANY_BIT, _CLONE_THREAD, 1, 0)])
     ops += only_if(_PRCTL[column], [op(LOAD, ARGS), op(EQUAL, _PR_SET_PDEATHSIG, 0, 1)])
@@ -93,19 +95,20 @@ def _processes(column: int) -> list[bytes]:
         ops += one_of(number, {0: (os.getpid(),)})
     for number in numbers(_OF_ITSELF_OR_0, column):
         ops += one_of(number, {0: (0, os.getpid())})
-    return ops
+    return ops + _none_of(_FCNTL[column], 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
 
 
 def _files(column: int) -> list[bytes]:
     """What would act on a file that Landlock asks nothing about.
 
     It lets any file be opened for neither reading nor writing, and ``ioctl`` changes a file's flags
-    by such a descriptor.
+    by such a descriptor. Before Linux 6.2 it lets an open that does not write empty a file.
     """
+    refused = (_NO_ACCESS, _NO_ACCESS | _O_TRUNC, os.O_RDONLY | _O_TRUNC)
     ops = one_of(_IOCTL[column], {1: IOCTLS})
     for listed, flags in _OPENS:
         for number in numbers(listed, column):
-            ops += _none_of(number, flags, (_NO_ACCESS,), mask=_ACCESS_MODE)
+            ops += _none_of(number, flags, refused, mask=_ACCESS_MODE | _O_TRUNC)
     return ops
 
 
