@@ -1,5 +1,6 @@
 """What a bundle's code tries, as Python expressions, and what lies outside it."""
 
+import ctypes
 import os
 import platform
 import resource
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 SECRET = "not-for-bundles"
+_libc = ctypes.CDLL(None)
+_PRIVATE, _REMOVE, _STAT = 0, 0, 2  # of System V's shared memory
 _C = "__import__('ctypes').CDLL(None)"
 _TGSIGQUEUEINFO = {"x86_64": 297, "aarch64": 240}.get(platform.machine(), -1)
 LOOK = {
@@ -57,12 +60,21 @@ ACT = {
     ),
     "network": "__import__('socket').create_connection(('127.0.0.1', {port}), 2)",
     "datagram": "__import__('socket').socket(2, 2)",
+    "datagram by a pair": (
+        "__import__('socket').socketpair(1, 2)[0].sendto(b'from a bundle', '{socket}')"
+    ),
     "another socket": "__import__('socket').socket(1).connect('{socket}')",
     "limits of another process": "__import__('resource').prlimit({bystander}, 0, (1, 1))",
     "limits of the env service": "__import__('resource').prlimit({pid}, 4, (0, 0))",
     "processors of another": "__import__('os').sched_setaffinity({bystander}, [0])",
     "trace": "__import__('ctypes').CDLL(None).ptrace(16, {pid}, 0, 0) == -1 and 1/0",
     "namespaces": "__import__('ctypes').CDLL(None).unshare(0x10000000) == -1 and 1/0",
+    "memory of others": f"{_C}.shmctl({{shared}}, 0, None) == -1 and 1/0",
+    "names in a folder": (
+        f"{_C}.inotify_add_watch({_C}.inotify_init(), b'{{folder}}', 4095) == -1 and 1/0"
+    ),
+    "all files to disk": f"{_C}.syncfs(0) == -1 and 1/0",
+    "hold up whoever opens": "__import__('fcntl').fcntl(open('my_task.py'), 1024, 0)",
     "memory": "len(b'x' * (3 << 30))",
     "shared memory": "__import__('mmap').mmap(-1, 1 << 20)",
     "shared zeros": "__import__('mmap').mmap(__import__('os').open('/dev/zero', 0), 4096, prot=1)",
@@ -98,7 +110,7 @@ HONEST = {
 
 
 class Outside:
-    """A file, a folder and a process that are none of a bundle's business."""
+    """Files, memory and a process that are none of a bundle's business."""
 
     def __init__(self, folder: Path, bystander: "subprocess.Popen[bytes]") -> None:
         self._key = folder / "tls.key"
@@ -107,12 +119,14 @@ class Outside:
         self._folder.mkdir()
         (folder / "socket").touch()
         self._bystander = bystander
+        self._shared = _libc.shmget(_PRIVATE, 4096, 0o600)
         self.fields: dict[str, Any] = {
             "pid": os.getpid(),
             "secret": self._key,
             "folder": self._folder,
             "socket": folder / "socket",
             "bystander": bystander.pid,
+            "shared": self._shared,
         }
 
     def seen(self) -> list[Any]:
@@ -128,14 +142,21 @@ class Outside:
             self._key.read_text(),
             [(at.st_mode, at.st_mtime_ns) for at in (self._key.stat(), self._folder.stat())],
             os.listxattr(self._key),
+            _libc.shmctl(self._shared, _STAT, ctypes.create_string_buffer(256)),
         ]
+
+    def close(self) -> None:
+        """Remove what outlives its process."""
+        _libc.shmctl(self._shared, _REMOVE, None)
 
 
 @contextmanager
 def outside(folder: Path) -> Iterator[Outside]:
     """They exist meanwhile; ``folder`` holds the file and the folder."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bystander:
+        others = Outside(folder, bystander)
         try:
-            yield Outside(folder, bystander)
+            yield others
         finally:
+            others.close()
             bystander.kill()

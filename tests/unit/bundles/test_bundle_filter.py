@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import socket
 
 import pytest
 from filter_verdict import ALLOW, ARM, ERRNO, X86, verdict
@@ -89,10 +90,36 @@ def test_file_when_it_would_be_emptied_without_a_right_to_write_then_is_refused(
         assert answers(OPENAT, 0, 0, access | os.O_TRUNC | os.O_CREAT) == [0, 0]
 
 
-def test_descriptor_when_it_would_send_signals_then_is_refused() -> None:
-    for command in (fcntl.F_SETOWN, fcntl.F_SETSIG, 15):  # F_SETOWN_EX
+def test_descriptor_when_it_would_send_signals_or_hold_a_file_then_is_refused() -> None:
+    for command in (fcntl.F_SETOWN, fcntl.F_SETSIG, 15, fcntl.F_SETLEASE):  # 15: F_SETOWN_EX
         assert answers(FCNTL, 0, command) == [errno.EPERM, errno.EPERM]
     for command in (fcntl.F_GETFL, fcntl.F_SETFL, fcntl.F_SETFD, fcntl.F_DUPFD_CLOEXEC):
         assert answers(FCNTL, 0, command) == [0, 0]
     for command in (0x8901, 0x8902):  # FIOSETOWN, SIOCSPGRP
         assert answers(IOCTL, 0, command) == [errno.EPERM, errno.EPERM]
+
+
+SHARED = {
+    "inotify_add_watch": (254, 27),
+    "fanotify_init": (300, 262),
+    "syncfs": (306, 267),
+    "mq_unlink": (241, 181),
+    "shmctl": (31, 195),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "semctl": (66, 191),
+}
+
+
+@pytest.mark.parametrize("numbers", SHARED.values(), ids=list(SHARED))
+def test_what_processes_share_when_used_then_is_refused(numbers: tuple[int, int]) -> None:
+    assert answers(numbers) == [errno.EPERM, errno.EPERM]
+
+
+def test_pair_of_sockets_when_it_could_send_to_a_name_then_is_refused() -> None:
+    pair = (53, 199)
+    assert answers(pair, socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) == [0, 0]
+    assert answers(pair, socket.AF_UNIX, socket.SOCK_DGRAM) == [errno.EPERM, errno.EPERM]

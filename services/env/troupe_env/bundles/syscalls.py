@@ -18,6 +18,7 @@ from troupe_env.sandbox.inside.bpf import (
     IOCTLS,
     LOAD,
     RETURN,
+    STREAMS,
     answered,
     begun,
     numbers,
@@ -36,7 +37,9 @@ _REFUSED = """
     semget:64:190 mq_open:240:180 io_uring_setup:425:425 sched_setscheduler:144:119
     sched_setattr:314:274 sched_setparam:142:118 ioprio_set:251:30 setpriority:141:140 sync:162:81
     fork:57 vfork:58 memfd_secret:447:447 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240
-    truncate:76:45
+    truncate:76:45 inotify_add_watch:254:27 fanotify_init:300:262 syncfs:306:267 mq_unlink:241:181
+    shmctl:31:195 msgsnd:69:189 msgrcv:70:188 msgctl:71:187 semop:65:193 semtimedop:220:192
+    semctl:66:191
 """
 # Landlock has no right for these: whoever owns a file could call them on any.
 _ATTRIBUTES = """
@@ -50,7 +53,7 @@ _OF_ITSELF = "kill:62:129 tgkill:234:131"
 _OF_ITSELF_OR_0 = "prlimit64:302:261 sched_setaffinity:203:122"
 # Callers then take an older call: clone3, memfd_create (private memory), openat2.
 _UNKNOWN = "clone3:435:435 memfd_create:319:279 openat2:437:437"
-_SOCKET, _CLONE, _TKILL = (41, 198), (56, 220), (200, 130)
+_SOCKET, _SOCKETPAIR, _CLONE, _TKILL = (41, 198), (53, 199), (56, 220), (200, 130)
 _MMAP, _PRCTL, _IOCTL, _FCNTL = (9, 222), (157, 167), (16, 29), (72, 25)
 _OPENS = (("open:2", 1), ("openat:257:56", 2))  # and which argument has the flags
 _PR_SET_PDEATHSIG = 1
@@ -58,7 +61,7 @@ _SHARED_ANONYMOUS = 0x21  # MAP_SHARED | MAP_ANONYMOUS
 _SOCK_STREAM, _SOCK_KIND = 1, 0xF
 _CLONE_THREAD = 0x00010000
 _ACCESS_MODE, _NO_ACCESS, _O_TRUNC = 0x3, 0x3, 0x200
-_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_SETLEASE = 8, 10, 15, 1024
 
 
 def assembled(machine: str = "") -> bytes:
@@ -83,6 +86,7 @@ def assembled(machine: str = "") -> bytes:
         op(EQUAL, AF_UNIX, 1, 0),
     ]
     ops += only_if(_SOCKET[column], stream)
+    ops += one_of(_SOCKETPAIR[column], {0: (AF_UNIX,), 1: STREAMS})
     return b"".join([*ops, op(RETURN, ALLOW)])
 
 
@@ -95,7 +99,9 @@ def _processes(column: int) -> list[bytes]:
         ops += one_of(number, {0: (os.getpid(),)})
     for number in numbers(_OF_ITSELF_OR_0, column):
         ops += one_of(number, {0: (0, os.getpid())})
-    return ops + _none_of(_FCNTL[column], 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
+    # A lease halts whoever opens the file.
+    refused = (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_SETLEASE)
+    return ops + _none_of(_FCNTL[column], 1, refused)
 
 
 def _files(column: int) -> list[bytes]:

@@ -11,6 +11,9 @@ LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 ARGS = 16
 AF_UNIX = 1
+# SOCK_STREAM with and without CLOEXEC and NONBLOCK. A datagram socket can get a name without bind,
+# which lives on in the network namespace; a stream can't.
+STREAMS = (1, 0x80001, 0x801, 0x80801)
 IOCTLS = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)  # TC*, FION*, FIO*CLEX
 _NR, _ARCH = 0, 4
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}

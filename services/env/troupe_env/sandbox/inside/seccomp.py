@@ -20,6 +20,7 @@ from .bpf import (
     IOCTLS,
     LOAD,
     RETURN,
+    STREAMS,
     answered,
     begun,
     numbers,
@@ -83,9 +84,6 @@ _OF_COMMANDS = """
 _FAMILIES = (AF_UNIX, 2, 10)  # IPv4, IPv6
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 _FIRST_NEW_CALL = 424  # numbers from here on are the same everywhere, and callers expect ENOSYS
-# SOCK_STREAM with and without CLOEXEC and NONBLOCK. A datagram socket can get a name without bind,
-# which lives on in the network namespace; a stream can't.
-_STREAMS = (1, 0x80001, 0x801, 0x80801)
 _PRCTLS = (1, 2, 3, 15, 16, 21, 38, 39, 0x53564D41)  # death signal, dumpable, name, seccomp, NNP
 
 
@@ -105,7 +103,7 @@ def assemble(machine: str = "", *, is_long_lived: bool = False) -> bytes:
     ops += one_of(number["prlimit64"], {0: (0,)})
     if is_long_lived:
         ops += one_of(number["socket"], {0: _FAMILIES})
-    ops += one_of(number["socketpair"], {0: (AF_UNIX,), 1: _STREAMS})
+    ops += one_of(number["socketpair"], {0: (AF_UNIX,), 1: STREAMS})
     for name in ("clone3", "memfd_create"):
         ops += answered(number[name], errno.ENOSYS)
     ops += [
