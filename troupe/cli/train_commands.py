@@ -157,14 +157,16 @@ def job_to_end(
     *,
     quiet: bool = False,
     go_on: Callable[[Path], str] = "troupe train --resume {}".format,
+    is_judge: bool = False,
 ) -> JobDocument:
     """Up, begin, watch, down; the job in its final state.
 
     The platform stays up for jobs that others submitted meanwhile. ``go_on`` says how to continue
-    the run in a folder, after an interrupt.
+    the run in a folder, after an interrupt. A job that this process judges (``is_judge``) never
+    goes on without it: whatever ends the watching ends the job.
 
-    Raises KeyboardInterrupt after a job was interrupted and, where this call started the platform,
-    ended in order.
+    Raises KeyboardInterrupt after a job was interrupted and, where this call started the platform
+    or judges, ended in order.
     """
     job: JobDocument | None = None
     known: set[str] = set()
@@ -181,7 +183,13 @@ def job_to_end(
                 note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
             return watch(client, job, quiet=quiet)
     except KeyboardInterrupt:
-        _on_interrupt(config, job, settings.api_key, go_on if is_started_here else None)
+        is_over = is_started_here or is_judge
+        _on_interrupt(config, job, settings.api_key, go_on if is_over else None)
+        raise
+    except BaseException as error:
+        if is_judge and job is not None:
+            why = f"nobody watches any more ({type(error).__name__})"
+            _end_job(config, job, settings.api_key, go_on, why)
         raise
     finally:
         if is_started_here:
@@ -216,7 +224,7 @@ def _on_interrupt(
     api_key: str,
     go_on: Callable[[Path], str] | None,
 ) -> None:
-    """End the job when its platform ends with this command; else (no ``go_on``) let it go on."""
+    """End the job when its platform or its judge ends here; else (no ``go_on``) let it go on."""
     if job is None:
         note("interrupted before the job was submitted")
         return
@@ -226,14 +234,27 @@ def _on_interrupt(
             f"`troupe watch {job.job_id}` shows it, `troupe cancel {job.job_id}` ends it."
         )
         return
-    note("\ninterrupted: ending the job and its processes ...")
+    _end_job(config, job, api_key, go_on, "\ninterrupted")
+
+
+def _end_job(
+    config: PlatformConfig,
+    job: JobDocument,
+    api_key: str,
+    go_on: Callable[[Path], str],
+    why: str,
+) -> None:
+    note(f"{why}: ending the job and its processes ...")
     try:
         with config.client(timeout_s=10.0, api_key=api_key) as client:
             ended = client.cancel(job.job_id)
             if not ended.is_over:
                 _await_end(client, job.job_id)
     except TroupeError as error:
-        err().print(f"the job could not be cancelled ({error.message})")
+        err().print(
+            f"the job could not be cancelled ({error.message}); where it still runs, "
+            f"`troupe cancel {job.job_id}` ends it"
+        )
     note(f"go on with: {go_on(_shown(Path(job.run_dir)))}")
 
 
@@ -241,7 +262,10 @@ def _await_end(client: RestClient, job_id: str) -> None:
     deadline = time.monotonic() + _CANCEL_WITHIN_S
     while not client.job(job_id).is_over:
         if time.monotonic() > deadline:
-            note(f"the job did not end within {_CANCEL_WITHIN_S:.0f} s; its processes are stopped")
+            note(
+                f"the job did not end within {_CANCEL_WITHIN_S:.0f} s; a platform that was started "
+                "here stops its processes, another one goes on to end it"
+            )
             return
         time.sleep(0.2)
 

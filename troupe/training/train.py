@@ -232,6 +232,7 @@ def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
             job.begin_once,
             quiet=quiet,
             go_on=lambda folder: f"troupe.resume({str(folder)!r}, dataset, reward, ...)",
+            is_judge=True,
         )
     if ended.state != "succeeded":
         reason = ended.error or ended.reason or "no reason was given"

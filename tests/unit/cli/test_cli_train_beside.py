@@ -1,4 +1,4 @@
-"""`troupe train` that started the platform, and the jobs of others on it."""
+"""`troupe train` and the platform: who started it, whose jobs run on it, what ends with whom."""
 
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ class Platform:
 
     def __init__(self, **states: str) -> None:
         self.states = states
+        self.is_started_here = True
         self.is_down = False
 
     def client(self, **_: Any) -> RestClient:
         return RestClient(self.rest_url, transport=httpx.MockTransport(self._answer))
 
     def up(self, _settings: Any) -> "tuple[Platform, bool]":
-        return self, True
+        return self, self.is_started_here
 
     def down(self, _settings: Any) -> None:
         self.is_down = True
@@ -33,6 +34,8 @@ class Platform:
         jobs = [{"job_id": name, "state": state} for name, state in self.states.items()]
         if request.url.path.endswith("/jobs"):
             return httpx.Response(200, json={"jobs": jobs})
+        if request.url.path.endswith("/cancel"):
+            self.states["own"] = "cancelled"
         return httpx.Response(200, json={"job_id": "own", "state": self.states["own"]})
 
 
@@ -69,3 +72,56 @@ def test_train_when_others_submitted_meanwhile_then_their_platform_stays_up(
     assert train_commands.job_to_end(settings, begin, quiet=True).state == "succeeded"
     assert world.is_down is not stays
     assert ("stays up for other" in capsys.readouterr().err) is stays
+
+
+@pytest.mark.parametrize("is_started_here", [True, False])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("of a display")])
+def test_train_when_its_judge_stops_watching_then_the_job_is_cancelled(
+    error: BaseException,
+    is_started_here: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    world = Platform()
+    world.is_started_here = is_started_here
+    with pytest.raises(type(error)):
+        interrupted(world, error, tmp_path, monkeypatch, is_judge=True)
+    assert world.states["own"] == "cancelled"
+    assert world.is_down is is_started_here
+    assert "go on with: troupe train --resume" in capsys.readouterr().err
+
+
+def test_train_when_nothing_here_judges_then_a_job_of_another_platform_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    world = Platform()
+    world.is_started_here = False
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(world, KeyboardInterrupt(), tmp_path, monkeypatch, is_judge=False)
+    assert world.states["own"] == "running"
+    assert "the job goes on" in capsys.readouterr().err
+
+
+def interrupted(
+    world: Platform,
+    error: BaseException,
+    runs_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_judge: bool,
+) -> None:
+    """A job whose watching ends with ``error``."""
+
+    def begin(client: RestClient) -> JobDocument:
+        world.states["own"] = "running"
+        return client.job("own")
+
+    def watch(_client: RestClient, _job: JobDocument, *, quiet: bool) -> JobDocument:
+        raise error
+
+    monkeypatch.setattr(train_commands, "platform", world)
+    monkeypatch.setattr(train_commands, "watch", watch)
+    train_commands.job_to_end(
+        settings_from(runs_dir=runs_dir), begin, quiet=True, is_judge=is_judge
+    )
