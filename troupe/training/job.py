@@ -1,8 +1,11 @@
 """A job spec from the arguments of ``troupe.train``."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from troupe import plugins
 from troupe.cli.specs import is_missing_folder, set_field, with_local_paths
@@ -38,7 +41,10 @@ class TrainingOptions:
 
 
 def training_options(options: dict[str, Any]) -> TrainingOptions:
-    """Options by name; raises InvalidArgumentError for one that there is not, or no model."""
+    """Options by name; raises InvalidArgumentError for one that there is not, or no model.
+
+    Values are converted as those of a spec are: a text that is a number counts as one.
+    """
     names = [field.name for field in fields(TrainingOptions)]
     if unknown := sorted(set(options) - set(names)):
         raise InvalidArgumentError(
@@ -49,7 +55,14 @@ def training_options(options: dict[str, Any]) -> TrainingOptions:
         raise InvalidArgumentError(
             "give model: a folder that save_pretrained wrote, a hub id, or one for each agent"
         )
-    return TrainingOptions(**options)
+    try:
+        return TypeAdapter(TrainingOptions).validate_python(options)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']} (got {fault['input']!r})"
+            for fault in error.errors()
+        )
+        raise InvalidArgumentError(f"arguments of troupe.train are wrong: {faults}") from error
 
 
 def instructions(agents: Agents) -> dict[str, str]:
@@ -87,7 +100,7 @@ def job_spec(
         "seed": options.seed,
         "steps": options.steps,
         "tasks_per_step": options.tasks_per_step,
-        "task": dict(task),
+        "task": deepcopy(dict(task)),
         "workflow": {
             "kind": "simultaneous" if "joint" in algorithm else "turn_based",
             "order": list(agents),
@@ -110,7 +123,7 @@ def job_spec(
         },
     }
     for key, value in options.overrides.items():
-        set_field(document, key, value, label=f"overrides[{key!r}]")
+        set_field(document, key, deepcopy(value), label=f"overrides[{key!r}]")
     spec = parse_spec(document, source="the arguments of troupe.train")
     if not is_here:
         return spec
@@ -125,7 +138,7 @@ def job_spec(
 
 def _algorithm(options: TrainingOptions, *, num_agents: int) -> dict[str, Any]:
     given = options.algorithm
-    algorithm: dict[str, Any] = {"kind": given} if isinstance(given, str) else dict(given)
+    algorithm: dict[str, Any] = {"kind": given} if isinstance(given, str) else deepcopy(dict(given))
     algorithm["kind"] = algorithm.get("kind") or ("magrpo" if num_agents > 1 else "grpo")
     algorithm.setdefault("group_size", options.group_size)
     kind = plugins.load(plugins.ALGORITHMS, algorithm["kind"], pointer="/algorithm/kind")
@@ -148,7 +161,7 @@ def _policies(agents: Mapping[str, str], options: TrainingOptions) -> dict[str, 
     return {
         policy: {
             "model": models[agent],
-            "train": train,
+            "train": dict(train),
             "optimizer": {"learning_rate": options.learning_rate},
         }
         for policy, agent in names.items()

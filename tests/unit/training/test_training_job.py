@@ -9,7 +9,7 @@ from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.spec import JobSpec
 from troupe.training.dataset import TaskRows
-from troupe.training.job import TrainingOptions, instructions, job_spec
+from troupe.training.job import TrainingOptions, instructions, job_spec, training_options
 from troupe.training.task import TASK_NAME
 
 ROWS = TaskRows.of([{"prompt": str(number)} for number in range(20)])
@@ -63,6 +63,52 @@ def test_spec_when_overridden_then_any_field_changes(model: str) -> None:
     assert spec.limits.env_timeout_s == 300
     assert spec.trackers[0].kind == "csv"
     assert spec.checkpoint.every == 5
+
+
+def test_spec_when_one_policy_is_overridden_then_the_others_stay(model: str) -> None:
+    changes = {"policies.a.train.rank": 4, "policies.a.optimizer.learning_rate": 1e-3}
+    spec = spec_of(["a", "b"], model=model, overrides=changes)
+    trained = {name: policy.train.model_dump()["rank"] for name, policy in spec.policies.items()}
+    assert trained == {"a": 4, "b": 16}
+    assert spec.policies["b"].optimizer.learning_rate == 1e-4
+
+
+def test_spec_when_overridden_then_the_caller_s_own_values_stay_as_they_are(model: str) -> None:
+    algorithm = {"kind": "magrpo", "loss": {"clip_low": 0.1}}
+    tracker = {"kind": "csv", "options": {"a": 1}}
+    changes = {
+        "algorithm.loss.entropy_coef": 0.5,
+        "trackers": [tracker],
+        "trackers.0.options.a": 2,
+    }
+    spec = spec_of(["a", "b"], model=model, algorithm=algorithm, overrides=changes)
+    assert (spec.algorithm.loss.entropy_coef, spec.trackers[0].options) == (0.5, {"a": 2})
+    assert algorithm == {"kind": "magrpo", "loss": {"clip_low": 0.1}}
+    assert tracker["options"] == {"a": 1}
+
+
+def test_options_when_a_number_is_a_text_then_is_that_number() -> None:
+    options = training_options({"model": "m", "lora_rank": "8", "judge_timeout_s": "5"})
+    assert (options.lora_rank, options.judge_timeout_s) == (8, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": None}, "model"),
+        ({"model": 5}, "got 5"),
+        ({"algorithm": None}, "algorithm"),
+        ({"overrides": None}, "overrides"),
+        ({"overrides": {5: 1}}, "overrides"),
+        ({"lora_rank": [1]}, "lora_rank: Input should be a valid integer"),
+        ({"judge_timeout_s": "soon"}, "judge_timeout_s"),
+    ],
+)
+def test_options_when_of_a_wrong_type_then_are_refused_by_name(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        training_options({"model": "m", **options})
 
 
 @pytest.mark.parametrize(
