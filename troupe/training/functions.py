@@ -5,6 +5,7 @@ one at a time, so the functions need not be safe for threads. Never does I/O.
 """
 
 import inspect
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +75,10 @@ class Functions:
         _check_arguments("done", self.done, ("row", "history"))
         if not isinstance(self.success, Real):
             _check_arguments("success", self.success, ("row", "texts"))
+        elif math.isnan(self.success):
+            raise InvalidArgumentError(
+                "success is NaN, which no reward reaches; give the least reward of a solved task"
+            )
 
 
 @dataclass(slots=True)
@@ -203,7 +208,7 @@ class CallerEnvironment:
             return False
         if callable(success):
             return self._is_true("success", self._call("success", success, row, dict(texts)), row)
-        return reward >= success
+        return reward >= float(success)  # a number of numpy gives no bool of Python
 
     def _is_done(self, row: Row, history: list[Answer]) -> bool:
         done = self.functions.done

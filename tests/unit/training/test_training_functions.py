@@ -1,5 +1,6 @@
 """The caller's functions as an environment: turns, rewards, ends and failures."""
 
+import json
 from typing import Any
 
 import pytest
@@ -180,6 +181,19 @@ def test_step_when_values_are_scalars_of_numpy_then_counts_them() -> None:
     )
     last = played(environment(functions), ("a", "x"), ("b", "y"))[-1]
     assert (last["team_reward"], last["state"]["is_success"]) == (0.5, True)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "int64"])
+def test_step_when_success_is_a_number_of_numpy_then_the_judgement_is_json(kind: str) -> None:
+    numpy = pytest.importorskip("numpy")
+    functions = Functions(lambda row, texts: 1.0, success=getattr(numpy, kind)(1))
+    last = played(environment(functions), ("a", "x"), ("b", "y"))[-1]
+    assert json.loads(json.dumps(last))["state"]["is_success"] is True
+
+
+def test_functions_when_success_is_nan_then_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="success is NaN"):
+        Functions(lambda row, texts: 1.0, success=float("nan"))
 
 
 @pytest.mark.parametrize(("rewards", "solved"), [((1.0, 0.5), False), ((1.0, 1.0), True)])
