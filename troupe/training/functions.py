@@ -57,10 +57,11 @@ class Functions:
     """What the caller gives. Every function gets the row first.
 
     ``reward(row, texts)`` is called when every agent has written in a turn and returns a number,
-    or a number for each agent. ``observe(row, agent, history)`` returns a text or chat messages;
-    ``history`` holds the answers so far. ``done(row, history)`` ends an episode before
-    ``max_turns``. ``success(row, texts)`` says whether the task is solved; a number is the least
-    reward of a solved one: where each agent has one, the least mean over agents.
+    or a number for each agent. ``observe(row, agent, history)`` returns a text or chat messages,
+    for each agent in each state; ``history`` holds the answers so far. ``done(row, history)`` ends
+    an episode before ``max_turns``. ``success(row, texts)`` says whether the task is solved; a
+    number is the least reward of a solved one: where each agent has one, the least mean over
+    agents.
     """
 
     reward: Callable[[Row, Texts], Rewards]
@@ -194,7 +195,11 @@ class CallerEnvironment:
             by_agent = cast("Mapping[str, object]", value)
             if unknown := sorted(set(map(str, by_agent)) - set(self.agents)):
                 raise self._wrong("reward", f"names {', '.join(unknown)}, which are no agents", row)
-            return 0.0, {name: self._number(reward, row) for name, reward in by_agent.items()}
+            numbers = {name: self._number(reward, row) for name, reward in by_agent.items()}
+            if missing := [agent for agent in self.agents if agent not in numbers]:
+                problem = f"gave {value!r}, without a number for {', '.join(missing)}"
+                raise self._wrong("reward", problem, row)
+            return 0.0, numbers
         return self._number(value, row), {}
 
     def _number(self, value: object, row: Row) -> float:
@@ -226,7 +231,7 @@ class CallerEnvironment:
     def _call(self, name: str, function: Callable[..., object], *arguments: object) -> object:
         try:
             return function(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the latter would end the thread without a word
             if self.failure is None:
                 self.failure = error
             row = cast("Row", arguments[0])
@@ -259,9 +264,9 @@ def usual_prompt(row: Row, instruction: str) -> Shown:
 
 
 def _messages(shown: object, label: str) -> Shown:
-    if isinstance(shown, str):
-        return [{"role": "user", "content": shown}] if shown else []
-    if isinstance(shown, Sequence):
+    if isinstance(shown, str) and shown:
+        return [{"role": "user", "content": shown}]
+    if isinstance(shown, Sequence) and not isinstance(shown, str):
         messages = [_message(m, label) for m in cast("Sequence[object]", shown)]
         if messages:
             return messages

@@ -98,6 +98,8 @@ class Several:
         ("1", "gave '1'"),
         ({"a": 1.0, "c": 1.0}, "names c, which are no agents"),
         ({"a": float("inf")}, "gave inf"),
+        ({}, "gave {}, without a number for a, b"),
+        ({"a": 1.0}, "gave {'a': 1.0}, without a number for b"),
     ],
 )
 def test_reward_when_it_is_no_number_then_says_so_with_the_row(value: Any, message: str) -> None:
@@ -135,7 +137,7 @@ def test_functions_when_arguments_do_not_fit_then_says_the_form(
 
 
 @pytest.mark.parametrize(
-    "shown", [None, 3, [], [{"role": "bot", "content": "x"}], [{"role": "user"}]]
+    "shown", [None, 3, "", [], [{"role": "bot", "content": "x"}], [{"role": "user"}]]
 )
 def test_observe_when_no_prompt_then_is_refused_before_the_job(shown: Any) -> None:
     env = environment(Functions(lambda row, texts: 0.0, observe=lambda *_: shown))
@@ -158,6 +160,16 @@ def test_function_when_it_raises_then_message_has_function_line_and_row(name: st
     assert f"{name}() raised LookupError: mine (at tests" in error.value.message
     assert "_functions.py, line " in error.value.message
     assert "in fail: `raise LookupError(\"mine\")`); row {'prompt': 'one'}" in error.value.message
+
+
+def test_function_when_it_exits_then_is_an_error_of_the_function() -> None:
+    def leave(row: dict[str, Any], texts: dict[str, str]) -> float:
+        raise SystemExit(3)
+
+    env = environment(Functions(leave))
+    with pytest.raises(RewardFailedError, match=r"reward\(\) raised SystemExit: 3 \(at tests"):
+        played(env, ("a", "x"), ("b", "y"))
+    assert isinstance(env.failure, SystemExit)
 
 
 @pytest.mark.parametrize("name", ["done", "success"])
