@@ -8,6 +8,7 @@ calling process judges: functions may be closures, hold models or count calls.
 import json
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
@@ -22,9 +23,60 @@ from troupe.training.functions import CallerEnvironment
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
+_PLACE = Path("/tmp")
+_MAX_PATH_BYTES = 107
+"""Of a Unix socket's path on Linux."""
+
+
 def socket_path(token: str) -> Path:
-    """Path of the socket of ``token``: short, since a Unix socket's path has at most 107 bytes."""
-    return Path(tempfile.gettempdir()) / f"troupe-{os.getuid()}" / f"{token}.sock"
+    """Path of the socket of ``token``, in a folder of this user alone.
+
+    A run keeps it for good, so it lies in TMPDIR only where /tmp can't be used: batch systems
+    remove that folder with the job that began the run. Raises InvalidArgumentError when neither
+    can be used.
+    """
+    name = f"troupe-{os.getuid()}"
+    usual, other = _PLACE / name, Path(tempfile.gettempdir()) / name
+    try:
+        make_private(usual)
+    except InvalidArgumentError:
+        make_private(other)
+        return other / f"{token}.sock"
+    return usual / f"{token}.sock"
+
+
+def make_private(folder: Path) -> None:
+    """Make ``folder``, and parents of it that are gone, for this user alone.
+
+    Raises InvalidArgumentError when another user could enter it, or put one in its place.
+    """
+    try:
+        gone = [place for place in (folder, *folder.parents) if not place.exists()]
+        for place in reversed(gone):
+            place.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        others = [
+            place
+            for place in (*folder.parents, *folder.resolve().parents)
+            if _may_be_of_another(place)
+        ]
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"the folder {folder}, from which this process judges, can't be made "
+            f"({error.strerror}); make it for this user alone (mode 0700)"
+        ) from error
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not is_own or status.st_mode & 0o077 or others:
+        raise InvalidArgumentError(
+            f"{others[0] if others else folder} is not a folder of this user alone; remove it, or "
+            "set TMPDIR to a folder that is, for a new run"
+        )
+
+
+def _may_be_of_another(place: Path) -> bool:
+    """Whether another user may have made ``place``, where everybody can make folders."""
+    is_public = place.parent.stat().st_mode & stat.S_IWOTH
+    return bool(is_public) and place.lstat().st_uid not in (0, os.getuid())
 
 
 class _Server(ThreadingMixIn, UnixStreamServer):
@@ -74,7 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
 class JudgeServer:
     """A context in which env processes can call ``environment``.
 
-    Raises InvalidArgumentError when another process of this user judges for the same run.
+    Raises InvalidArgumentError when another process of this user judges for the same run, or when
+    there can be no socket at ``path``. Folders of it that are gone are made again.
     """
 
     def __init__(self, environment: CallerEnvironment, path: Path) -> None:
@@ -82,14 +135,13 @@ class JudgeServer:
         self._environment = environment
 
     def __enter__(self) -> Self:
-        folder = self._path.parent
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.stat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        size = len(os.fsencode(self._path))
+        if size > _MAX_PATH_BYTES:
             raise InvalidArgumentError(
-                f"{folder} is not a folder of this user alone; remove it, or set TMPDIR to a "
-                "folder that is"
+                f"{self._path} has {size} bytes, and the path of a Unix socket at most "
+                f"{_MAX_PATH_BYTES}; set TMPDIR to a shorter one"
             )
+        make_private(self._path.parent)
         if is_served(self._path):
             raise InvalidArgumentError(
                 f"another process already judges this run ({self._path}); end it first"

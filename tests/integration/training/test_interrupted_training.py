@@ -1,5 +1,6 @@
-"""``troupe.train`` that is interrupted, on a platform that was up before."""
+"""``troupe.train`` that is interrupted, on a platform that was up before, and then resumed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class Router:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.spec: dict[str, Any] = {}
 
     def client(self, **_: Any) -> RestClient:
         return RestClient(self.rest_url, transport=httpx.MockTransport(self._answer))
@@ -31,6 +33,8 @@ class Router:
         if request.method == "GET":
             return httpx.Response(200, json={"jobs": []})
         self.asked.append(request.url.path.rpartition("/")[2])
+        if self.asked == ["jobs"]:
+            self.spec = json.loads(request.content)
         state = "cancelled" if "cancel" in self.asked else "running"
         return httpx.Response(200, json={"job_id": "own", "state": state, "run_dir": "/runs/own"})
 
@@ -57,3 +61,22 @@ def test_train_when_interrupted_then_its_job_ends_with_its_judge(
         )
     assert router.asked == ["jobs", "cancel"]
     assert "go on with: troupe.resume('/runs/own', dataset, reward, ...)" in capsys.readouterr().err
+
+
+def test_resume_when_the_folder_of_the_socket_is_gone_then_judges_there_again(
+    router: Router, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt):
+        troupe.train(
+            ["a"], ROWS, lambda row, texts: 1.0, model=str(tmp_path), runs_dir=tmp_path, quiet=True
+        )
+    run = tmp_path / "own"
+    run.mkdir()
+    folder = tmp_path_factory.mktemp("s") / "gone" / "private"  # as an older version named it
+    router.spec["task"]["params"]["socket"] = str(folder / "j.sock")
+    (run / "spec.json").write_text(json.dumps(router.spec))
+    with pytest.raises(KeyboardInterrupt):
+        troupe.resume(run, ROWS, lambda row, texts: 1.0, quiet=True)
+    assert router.asked == ["jobs", "cancel", "resume", "cancel"]
+    assert folder.is_dir()

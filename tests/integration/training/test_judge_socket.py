@@ -1,7 +1,10 @@
 """Env processes ask the calling process over a real Unix socket."""
 
 import json
+import os
+import shutil
 import stat
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -19,7 +22,7 @@ from troupe.errors import (
 from troupe.tasks.family import Message
 from troupe.training.dataset import TaskRows
 from troupe.training.functions import CallerEnvironment, Functions
-from troupe.training.judge_server import JudgeServer
+from troupe.training.judge_server import JudgeServer, make_private, socket_path
 from troupe.training.task import DatasetParams, DatasetTask
 
 ROWS = TaskRows.of([{"prompt": f"row {number}"} for number in range(20)])
@@ -157,3 +160,57 @@ def test_states_when_packed_then_equal_answers_give_equal_bytes(path: Path) -> N
         states = {env.step(env.reset(first), "a", "x").state for _ in range(3)}
     assert len(states) == 1
     assert json.loads(states.pop())["history"] == [{"agent": "a", "text": "x"}]
+
+
+def test_step_when_the_folders_of_the_socket_are_gone_then_they_are_made_again(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    gone = tmp_path_factory.mktemp("s") / "job"
+    path = gone / "private" / "j.sock"
+    task = family(path)
+    env = task.environment()
+    with JudgeServer(environment(lambda row, texts: 1.0), path):
+        state = env.reset(task.taskset().task("train", 0))
+    shutil.rmtree(gone)
+    with JudgeServer(environment(lambda row, texts: 2.0), path):
+        assert env.step(state, "a", "x").team_reward == 2.0
+        assert stat.S_IMODE(gone.stat().st_mode) == 0o700
+
+
+def test_socket_path_when_the_folder_of_temporary_files_is_the_job_s_then_is_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert not socket_path("token").is_relative_to(tmp_path)
+
+
+def test_server_when_its_path_is_too_long_then_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    path = tmp_path / ("t" * 100) / "j.sock"
+    with (
+        pytest.raises(InvalidArgumentError, match="at most 107; set TMPDIR to a shorter one"),
+        JudgeServer(environment(lambda row, texts: 1.0), path),
+    ):
+        pass
+
+
+def test_folder_when_it_cannot_be_made_then_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidArgumentError, match=r"file/private.*can't be made"):
+        make_private(tmp_path / "file" / "private")
+
+
+def test_folder_when_it_is_a_link_then_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidArgumentError, match="link is not a folder of this user alone"):
+        make_private(tmp_path / "link")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_folder_when_a_parent_may_be_of_another_user_then_is_refused(tmp_path: Path) -> None:
+    public, job = tmp_path / "public", tmp_path / "public" / "job"
+    job.mkdir(parents=True)
+    public.chmod(0o1777)
+    os.chown(job, 12345, 12345)
+    with pytest.raises(InvalidArgumentError, match="job is not a folder of this user alone"):
+        make_private(job / "private")
