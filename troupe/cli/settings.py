@@ -6,7 +6,7 @@ Owns addresses and folders of this machine. Never says what to train: that is th
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from troupe.errors import InvalidArgumentError
@@ -69,6 +69,11 @@ class CliSettings(BaseSettings):
     def state_dir(self) -> Path:
         """Folder of the platform: its pid record, logs and embedded Redis data."""
         return self.runs_dir / ".troupe"
+
+    @field_validator("runs_dir")
+    @classmethod
+    def _of_home(cls, folder: Path) -> Path:
+        return folder.expanduser()
 
     @model_validator(mode="before")
     @classmethod

@@ -309,7 +309,7 @@ def _resuming(folder: Path, overrides: list[str]) -> Begin:
 
 def run_folder(path: Path) -> Path:
     """``path`` as an absolute path; raises NotFoundError when it is not a job's run folder."""
-    folder = path.resolve()
+    folder = path.expanduser().resolve()
     if not (folder / "spec.json").is_file():
         raise NotFoundError(
             f"{path} is not a run folder (there is no spec.json in it); give one such as "

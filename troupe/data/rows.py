@@ -1,7 +1,8 @@
 """Reads rows of published files, one at a time, whatever their format.
 
 Formats: JSON Lines (also gzip), JSON, CSV, Parquet, Arrow, text files side by side, and folders
-written by the ``datasets`` package. Never unpickles anything and never runs code of the data.
+written by the ``datasets`` package. A byte order mark, as Windows writes it, is no part of a row.
+Never unpickles anything and never runs code of the data.
 """
 
 import csv
@@ -57,7 +58,7 @@ def is_saved_folder(path: Path) -> bool:
 
 def _json_lines(path: Path) -> Rows:
     opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8") as lines:
+    with opened(path, "rt", encoding="utf-8-sig") as lines:
         try:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
@@ -115,7 +116,7 @@ def _json(path: Path) -> Rows:
 
 def _document(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{path} is not JSON ({error}); get it again") from error
 
@@ -127,7 +128,7 @@ def _is_table(value: Any) -> bool:
 
 def _holds_lines(path: Path) -> bool:
     """Whether the first line is an object by itself and another line follows."""
-    with path.open(encoding="utf-8", errors="replace") as text:
+    with path.open(encoding="utf-8-sig", errors="replace") as text:
         first, second = text.readline(), text.readline()
     if not first.lstrip().startswith("{") or not second.strip():
         return False

@@ -81,7 +81,8 @@ class TaskRows:
 
 def _rows(dataset: object, name: str) -> list[Row]:
     if isinstance(dataset, str | Path):
-        return [_row(row, name, index) for index, row in enumerate(read_rows(Path(dataset)))]
+        file = Path(dataset).expanduser()
+        return [_row(row, name, index) for index, row in enumerate(read_rows(file))]
     if isinstance(dataset, Mapping) or not isinstance(dataset, Iterable):
         raise InvalidArgumentError(
             f"{name} is a {type(dataset).__name__}; give a list of dicts, the path of a file of "

@@ -221,4 +221,4 @@ def empty_folder(target: str | Path) -> Path:
 
 def open_run(folder: str | Path) -> RunResults:
     """The results in a run folder; raises NotFoundError when it is none."""
-    return RunResults(Path(folder))
+    return RunResults(Path(folder).expanduser())

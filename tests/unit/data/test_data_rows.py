@@ -43,6 +43,24 @@ def test_read_rows_on_json_of_each_shape_then_gives_all_rows(tmp_path: Path, con
     assert list(read_rows(path)) == ROWS
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", LINES),
+        ("a.jsonl.gz", LINES),
+        ("a.json", LINES),
+        ("a.json", json.dumps(ROWS)),
+    ],
+)
+def test_read_rows_when_a_byte_order_mark_comes_first_then_it_is_no_damage(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    path = tmp_path / name
+    data = content.encode("utf-8-sig")
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert list(read_rows(path)) == ROWS
+
+
 def test_read_rows_on_one_object_then_is_one_row(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(ROWS[0], indent=2))

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from troupe.cli.settings import settings_from
+from troupe.cli.train_commands import run_folder
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.training.dataset import TaskRows
+from troupe.training.results import open_run
 
 ROWS = [{"prompt": str(number)} for number in range(40)]
 
@@ -83,6 +86,26 @@ def test_rows_when_not_json_objects_then_says_which(dataset: object, message: st
 def test_rows_when_held_out_repeats_training_then_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="held_out row 1 is a training row"):
         TaskRows.of(ROWS[:3], [{"prompt": "new"}, ROWS[2]])
+
+
+def test_rows_when_the_file_is_below_the_home_folder_then_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a"}\n')
+    assert TaskRows.of("~/rows.jsonl").train == ({"prompt": "a"},)
+
+
+def test_run_folders_when_below_the_home_folder_then_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run = tmp_path / "runs" / "notebook-1"
+    run.mkdir(parents=True)
+    (run / "spec.json").write_text("{}")
+    assert settings_from(runs_dir=Path("~/runs")).runs_dir == tmp_path / "runs"
+    assert run_folder(Path("~/runs/notebook-1")) == run.resolve()
+    assert open_run("~/runs/notebook-1").folder == run
 
 
 def test_rows_when_file_is_missing_then_says_so(tmp_path: Path) -> None:
