@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import sys
+import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -62,19 +63,49 @@ def err() -> Console:
     return _PlainConsole(sys.stderr)
 
 
+class _Loudness:
+    """How the process logged before it was quiet, and how many calls want it to be quiet now.
+
+    Calls of several threads overlap: the first makes it quiet, the last one restores it.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._num_quiet = 0
+        self._before: dict[str, Any] = {}
+
+    def lower(self) -> None:
+        """Be quiet until as many calls of ``restore`` came."""
+        with self._changing:
+            self._num_quiet += 1
+            if self._num_quiet > 1:
+                return
+            self._before = structlog.get_config()
+            structlog.configure(
+                wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+                logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+                cache_logger_on_first_use=False,
+            )
+
+    def restore(self) -> None:
+        """Log as before, where nobody else wants it quiet."""
+        with self._changing:
+            self._num_quiet -= 1
+            if not self._num_quiet:
+                structlog.configure(**self._before)
+
+
+_LOUDNESS = _Loudness()
+
+
 @contextmanager
 def quiet_logs() -> Generator[None]:
     """Show only the warnings of libraries, on stderr: their progress is no command's result."""
-    before = structlog.get_config()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
-    )
+    _LOUDNESS.lower()
     try:
         yield
     finally:
-        structlog.configure(**before)
+        _LOUDNESS.restore()
 
 
 def note(message: str) -> None:

@@ -5,13 +5,14 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import structlog
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from troupe.cli import options
 from troupe.cli.main import run
-from troupe.cli.output import err, note, out
+from troupe.cli.output import err, note, out, quiet_logs
 from troupe.cli.progress import Progress, panel
 
 EVIL = "a\x1b]52;c;ZXZpbA==\x07b\x1b[2J\x9b31mc\r\x00\x7fd\te\u00e9\nf"
@@ -93,3 +94,15 @@ def test_panel_when_it_is_drawn_then_styles_are_no_text(capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert "reward +0.500" in said and "[learn] 1.0 s" in said
     assert "dim" not in said
+
+
+def test_quiet_logs_when_two_calls_overlap_then_the_last_one_restores_them() -> None:
+    before = structlog.get_config()["wrapper_class"]
+    first, second = quiet_logs(), quiet_logs()
+    first.__enter__()
+    quiet = structlog.get_config()["wrapper_class"]
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert structlog.get_config()["wrapper_class"] is quiet
+    second.__exit__(None, None, None)
+    assert structlog.get_config()["wrapper_class"] is before
