@@ -189,7 +189,7 @@ class BranchContext:
             agent=agent,
             actions=list(distinct.values()),
             observe=list(self.spec.agents) if are_observed else (),
-            timeout_s=self.spec.limits.env_timeout_s,
+            timeout_s=self.spec.limits.env_timeout_s * len(distinct),
         )
         for action, paid in zip(distinct.values(), outcomes, strict=True):
             check_paid(self.spec.task.name, agent, action, paid.team_reward, paid.local_rewards)

@@ -205,7 +205,8 @@ class LimitsSpec(SpecModel):
     the slowest speed that the model's size allows, or at a quarter of the observed one if that is
     slower; `troupe plan` says it."""
     env_timeout_s: float = Field(default=60.0, gt=0.0)
-    """Longest Reset or Step call, retries included."""
+    """Longest Reset call, retries included; a Step has this time for each of its actions, since
+    programs of several candidates may wait for each other."""
     episode_timeout_s: float | None = Field(
         default=None, gt=0.0, exclude_if=lambda timeout_s: timeout_s is None
     )

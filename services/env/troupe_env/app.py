@@ -33,8 +33,9 @@ class EnvApp:
     grpc_services: Sequence[str] = (env_pb2.DESCRIPTOR.services_by_name["EnvService"].full_name,)
 
     def __init__(self, settings: EnvSettings, sandbox: SandboxSettings | None = None) -> None:
-        self._settings = settings
-        self._sandbox = SandboxSource(sandbox or SandboxSettings())
+        sandbox = sandbox or SandboxSettings()
+        self._settings = settings = settings.with_threads_for(sandbox.num_workers)
+        self._sandbox = SandboxSource(sandbox)
         self._families = Families(settings.max_environments, self._sandbox.get)
         self._pool = JudgingPool(settings)
         self.bundles = BundleProcesses(settings, self._fetch)

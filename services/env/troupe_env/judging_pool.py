@@ -27,7 +27,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
 from troupe.tasks.family import Observation, Task, runs_programs
 from troupe_env.families import Loaded
-from troupe_env.settings import EnvSettings
+from troupe_env.settings import MIN_THREADS, EnvSettings
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
@@ -39,7 +39,8 @@ class JudgingPool:
 
     def __init__(self, settings: EnvSettings) -> None:
         self._settings = settings
-        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="env")
+        self._num_threads = settings.threads or MIN_THREADS
+        self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="env")
         self._num_requests = 0
         self._deadlines: dict[int, float] = {}
         self._idle = asyncio.Event()
@@ -77,7 +78,8 @@ class JudgingPool:
             InvalidArgumentError: the task fails on ``state``, and no seal vouches for it.
             TroupeError: the task fails on a state that an env produced: a bug of the task.
         """
-        # One action may run programs for seconds: in a row they would pass the call's deadline.
+        # One action may run programs for seconds, and waits for those of others: each part has the
+        # time of a call, so that slow programs are judged and paid 0, and not retried.
         size = 1 if runs_programs(loaded.family) else self._settings.actions_per_thread
         parts = [actions[i : i + size] for i in range(0, len(actions), size)]
         works = [
@@ -100,7 +102,7 @@ class JudgingPool:
             hung = self._overdue(0.0)
             metrics.ENV_HUNG_THREADS.set(hung)
             limit_s = self._settings.hung_threads_s
-            if self._overdue(limit_s) >= self._settings.threads:
+            if self._overdue(limit_s) >= self._num_threads:
                 raise UnavailableError(
                     f"All {hung} threads judge for more than {limit_s:g} s past their deadline: a "
                     "task's code hangs. The process ends and is started again; correct the task."
@@ -124,7 +126,7 @@ class JudgingPool:
                 f"The env service judges or queues {limit} requests already; try again, add "
                 "replicas, or raise TROUPE_ENV_MAX_REQUESTS."
             )
-        limit_s = min(timeout_s, self._settings.call_timeout_s)
+        limit_s = min(timeout_s, self._settings.call_timeout_s * len(works))
         self._count(+1)
         loop = asyncio.get_running_loop()
         deadline = time.monotonic() + limit_s

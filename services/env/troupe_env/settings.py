@@ -7,14 +7,18 @@ from pydantic_settings import SettingsConfigDict
 
 from troupe.runtime.serving import ServingSettings
 
+MIN_THREADS = 4
+"""So many threads judge at the least: tasks may wait for servers, and one may hang."""
+
 
 class EnvSettings(ServingSettings):
     """``TROUPE_ENV_*``."""
 
     model_config = SettingsConfigDict(env_prefix="TROUPE_ENV_", extra="ignore")
 
-    threads: int = Field(default=4, ge=1, le=1024)
-    """Threads that judge actions."""
+    threads: int = Field(default=0, ge=0, le=1024)
+    """Threads that judge actions; 0 is one for each program that the sandbox runs at once, and at
+    least 4."""
     max_requests: int = Field(default=1024, ge=1)
     """Requests queued or being judged; one more is refused with RESOURCE_EXHAUSTED."""
     max_environments: int = Field(default=16, ge=1)
@@ -24,7 +28,8 @@ class EnvSettings(ServingSettings):
     actions_per_thread: int = Field(default=16, ge=1)
     """Actions of one request that one thread judges in a row; 1 for a task that runs programs."""
     call_timeout_s: float = Field(default=60.0, gt=0.0)
-    """Longest time for one request, whatever deadline the caller set."""
+    """Longest time for one request, whatever deadline the caller set; a Step of a task that runs
+    programs has it for each of its actions. A bundle's process has it for each request."""
     max_bundles: int = Field(default=4, ge=1, le=64)
     """Bundles (code that jobs bring along) with a process here; the one that was called longest ago
     makes room."""
@@ -36,3 +41,8 @@ class EnvSettings(ServingSettings):
     hung_threads_s: float = Field(default=120.0, gt=0.0)
     """A process whose threads all judge past their deadline for this long ends and is started
     again, because Python can't end a thread. ``troupe_env_hung_threads`` counts such threads."""
+
+    def with_threads_for(self, num_programs: int) -> "EnvSettings":
+        """These settings with a number of ``threads``: for ``num_programs`` that run at once."""
+        threads = self.threads or max(MIN_THREADS, num_programs)
+        return self.model_copy(update={"threads": threads})

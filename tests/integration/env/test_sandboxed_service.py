@@ -27,8 +27,14 @@ class NoParams(BaseModel):
     pass
 
 
+RUN_S, CALL_S = 0.5, 1.5
+"""Wall time of a program of `Hurries`, and what a service gives a call: eight in a row take 4 s."""
+
+
 class Runs:
     """A family whose action is a program; its reward is 1 for printing the state."""
+
+    limits: ClassVar[Limits] = Limits()
 
     name: ClassVar[str] = "runs"
     agents: ClassVar[tuple[str, ...]] = ("coder",)
@@ -63,7 +69,7 @@ class Runs:
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         assert self.sandbox is not None
-        done = self.sandbox.run(Program(action), Limits())
+        done = self.sandbox.run(Program(action), self.limits)
         is_right = done.stdout.strip().encode() == state
         return Transition(state, float(is_right), {}, True, is_right, {"limit": done.limit})
 
@@ -77,17 +83,30 @@ class Runs:
         return []
 
 
-async def serve(grpc_servers, sandbox: SandboxSettings) -> tuple[EnvApp, EnvClient]:
-    app = EnvApp(EnvSettings(), sandbox)
+class Hurries(Runs):
+    """Its programs have little time."""
+
+    name: ClassVar[str] = "hurries"
+    limits: ClassVar[Limits] = Limits(wall_time_s=RUN_S)
+
+
+async def serve(
+    grpc_servers, sandbox: SandboxSettings, family: type[Runs] = Runs, **settings: Any
+) -> tuple[EnvApp, EnvClient]:
+    app = EnvApp(EnvSettings(**settings), sandbox)
     address = await grpc_servers(app.register)
-    return app, EnvClient(address, f"{__name__}:Runs", {}, retry_for_s=0)
+    return app, EnvClient(address, f"{__name__}:{family.__name__}", {}, retry_for_s=0)
 
 
-async def test_step_when_the_task_runs_programs_then_judged_in_the_sandbox(grpc_servers):
+def skip_without_namespaces() -> None:
     try:
         SandboxSource(SandboxSettings(workers=1)).get().close()
     except InvalidArgumentError as error:
         skip_or_fail(error)
+
+
+async def test_step_when_the_task_runs_programs_then_judged_in_the_sandbox(grpc_servers):
+    skip_without_namespaces()
     app, client = await serve(grpc_servers, SandboxSettings(workers=2))
     async with client:
         start = await client.reset(split="train", index=0, observe=["coder"], timeout_s=30)
@@ -100,6 +119,36 @@ async def test_step_when_the_task_runs_programs_then_judged_in_the_sandbox(grpc_
         )
     assert [o.team_reward for o in outcomes] == [1.0, 0.0, 1.0, 0.0]
     await app.close()
+
+
+async def test_step_when_programs_sleep_longer_than_one_call_together_then_each_is_judged_0(
+    grpc_servers,
+):
+    skip_without_namespaces()
+    sandbox = SandboxSettings(level="namespaces", workers=2)
+    app, client = await serve(grpc_servers, sandbox, Hurries, call_timeout_s=CALL_S)
+    await app.connect()
+    async with client:
+        start = await client.reset(split="train", index=0, observe=[], timeout_s=30)
+        outcomes = await client.step(
+            state=start.state,
+            agent="coder",
+            actions=[f"import time; time.sleep(100) # {number}" for number in range(8)],
+            observe=[],
+            timeout_s=8 * CALL_S,
+        )
+    assert [outcome.team_reward for outcome in outcomes] == [0.0] * 8
+    assert {outcome.info_json for outcome in outcomes} == {'{"limit":"wall_time"}'}
+    await app.close()
+
+
+@pytest.mark.parametrize(("threads", "workers", "expected"), [(0, 9, 9), (0, 2, 4), (3, 9, 3)])
+def test_threads_when_not_set_then_follow_the_programs_that_run_at_once(
+    threads: int, workers: int, expected: int
+):
+    sandbox = SandboxSettings(workers=workers)
+    settings = EnvSettings(threads=threads).with_threads_for(sandbox.num_workers)
+    assert settings.threads == expected
 
 
 async def test_step_when_the_level_is_not_possible_then_an_error_and_games_are_served(grpc_servers):

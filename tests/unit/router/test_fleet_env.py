@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from fleet_parts import SPEC
@@ -9,7 +11,7 @@ from fleet_parts import SPEC
 from troupe.api.router.v1 import router_pb2
 from troupe.clients import EnvClient
 from troupe.episodes.affinity import playing
-from troupe.episodes.ports import Start
+from troupe.episodes.ports import Outcome, Start
 from troupe.errors import (
     DeadlineError,
     ProgramDiedError,
@@ -143,4 +145,36 @@ async def test_program_when_it_hangs_until_the_last_try_is_cut_short_then_ends_a
         connection.client = Failing(hangs, late)
     with pytest.raises(ProgramTimeoutError, match=r"the program hangs \(tried again for 0.2 s\)"):
         await FleetEnv(fleet).reset(split="train", index=0, observe=(), timeout_s=0.2)
+    await fleet.close()
+
+
+class Slow(EnvClient):
+    """Takes ``late_s`` without an answer each time, and notes for how long it was asked."""
+
+    late_s = 0.05
+
+    def __init__(self, asked_s: list[float]) -> None:
+        super().__init__("127.0.0.1:1", "plan_path")
+        self.asked_s = asked_s
+
+    async def step(self, *, timeout_s: float, **_: Any) -> list[Outcome]:
+        self.asked_s.append(timeout_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.late_s):
+                await asyncio.Event().wait()
+        raise DeadlineError("Step did not finish")
+
+
+async def test_step_when_it_is_late_by_one_actions_time_then_is_not_asked_for_again() -> None:
+    fleet = Fleet("demo-1", SPEC, Members())  # type: ignore[arg-type]
+    await fleet.refresh()
+    asked_s: list[float] = []
+    for connection in fleet.envs():
+        await connection.client.close()
+        connection.client = Slow(asked_s)
+    with pytest.raises(DeadlineError, match="did not finish"):
+        await FleetEnv(fleet).step(
+            state=b"", agent="a", actions=["x"] * 800, observe=(), timeout_s=800 * Slow.late_s
+        )
+    assert len(asked_s) == 1 and asked_s[0] > 39.0
     await fleet.close()

@@ -42,7 +42,7 @@ class LocalSandbox:
         self._interpreter = interpreter.find(settings)
         self._cgroups = Cgroups(settings.cgroup)
         self._condition = threading.Condition()
-        self._num_workers = settings.workers or os.cpu_count() or 1
+        self._num_workers = settings.num_workers
         self._free_slots = list(range(self._num_workers))
         self._all: dict[int, SandboxWorker] = {}
         self._waiting: list[object] = []

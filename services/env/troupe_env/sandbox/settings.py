@@ -1,5 +1,6 @@
 """How the env service isolates untrusted programs: ``TROUPE_ENV_SANDBOX*``."""
 
+import os
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -52,3 +53,8 @@ class SandboxSettings(BaseSettings):
     """When the service is root: programs of worker i run as the host's user ``first_uid + i``."""
     cgroup: str = ""
     """A cgroup v2 folder that the service may fill; empty: below its own cgroup, where allowed."""
+
+    @property
+    def num_workers(self) -> int:
+        """Programs that run at once."""
+        return self.workers or os.cpu_count() or 1

@@ -5,6 +5,7 @@ a replica. The caller decides which one is asked.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -68,13 +69,15 @@ async def until_answered(
     pauses: Pauses,
     refresh: Callable[[], Awaitable[None]],
     wait_for_room: Callable[[float], Awaitable[None]] | None = None,
+    asks_late_for_s: float = math.inf,
 ) -> _T:
     """Pick and ask until an answer, an error that no replica can mend, or ``timeout_s``.
 
     Each failure names a replica to avoid; when all have failed, the pause before the next round
     grows and is jittered, so that callers who were refused together do not come back together.
+    After ``asks_late_for_s`` nobody is asked again because a replica took too long.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline, late_until = (time.monotonic() + s for s in (timeout_s, asks_late_for_s))
     avoid: frozenset[str] = frozenset()
     num_rounds = 0
     last: TroupeError | None = None
@@ -95,6 +98,8 @@ async def until_answered(
                 # The last try is cut short: that says less than how the program failed before.
                 if last is None or not (end_of_error(last) and isinstance(error, DeadlineError)):
                     last = error
+                if isinstance(error, DeadlineError) and time.monotonic() >= late_until:
+                    break
             avoid |= {picked.connection.replica_id}
             await refresh()
             other = pick(avoid).connection

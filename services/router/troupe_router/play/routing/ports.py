@@ -4,6 +4,7 @@ Owns the path of a call: admission, choice of a replica, accounting. The strateg
 replica is asked; `failover` retries.
 """
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -189,7 +190,9 @@ class FleetEnv:
                 state=state, agent=agent, actions=actions, observe=observe, timeout_s=left_s
             )
 
-        return await self._call(ask, agent, timeout_s)
+        # The call has the time of all actions; a task that hangs does not have it again and again.
+        one_s = timeout_s / max(1, len(actions))
+        return await self._call(ask, agent, timeout_s, asks_late_for_s=one_s)
 
     async def observations(
         self, *, state: bytes, observe: Sequence[str], timeout_s: float
@@ -202,7 +205,12 @@ class FleetEnv:
         return await self._call(ask, ",".join(observe), timeout_s)
 
     async def _call(
-        self, call: Callable[[EnvClient, float], Awaitable[_T]], affinity: str, timeout_s: float
+        self,
+        call: Callable[[EnvClient, float], Awaitable[_T]],
+        affinity: str,
+        timeout_s: float,
+        *,
+        asks_late_for_s: float = math.inf,
     ) -> _T:
         episode = played_episode()
 
@@ -227,6 +235,7 @@ class FleetEnv:
             pauses=self._pauses,
             refresh=self._fleet.refresh,
             wait_for_room=self._line.wait,
+            asks_late_for_s=asks_late_for_s,
         )
 
     def _remember(self, episode: str, number: int) -> None:
