@@ -243,9 +243,10 @@ class TaskFamily(Protocol):
     - ``split_key(task) -> str | None``, equal for tasks that no two splits may share: twins by
       symmetry, questions of one map. None, or without it: a task is its own (``troupe data card``).
     - ``hidden_texts(task) -> HiddenTexts`` and ``is_scripted``, for the conformance kit.
-    - ``runs_programs: bool``, True where a step runs programs without the sandbox: it may take as
-      long as a sandboxed one. ``needs_sandbox: bool``, False where ``environment_in`` is there and
-      these parameters need no sandbox. ``close()`` of an environment, where it holds processes.
+    - ``runs_programs: bool``, True where a step runs programs without the sandbox, or queries: it
+      may take as long as a sandboxed one. ``needs_sandbox: bool``, False where ``environment_in``
+      is there and these parameters need no sandbox. ``close()`` of an environment, where it holds
+      processes.
     - ``request_task(text) -> Task``, a task of a text that a user of the trained team wrote: nobody
       knows its answer, so no action of it is paid as right (``troupe serve``).
     - ``attackers() -> Mapping[str, Policy]``, own attackers by name for ``troupe audit``, and

@@ -109,6 +109,8 @@ class Sql:
         self._is_compact = self._params.style == "compact"
         data = self._params.data
         self._rows = None if data is None else SplitRows(data, SqlRow)
+        self.runs_programs = data is not None
+        """A query of a published database may take seconds, as a program does."""
 
     def taskset(self) -> Taskset:
         """The prepared questions, or the generated ones."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from troupe_tasks.sql.functions import REPLACED, install
+from troupe_tasks.sql.functions import REPLACED, installed
 from troupe_tasks.sql.heap import Turns, limit_heap
 from troupe_tasks.sql.tokens import MAX_EXPANSION, expansion, first_word
 
@@ -127,9 +127,8 @@ def run_query(database: Database, sql: str, budget: Budget | None = None) -> Res
 def run_once(database: Database, sql: str, budget: Budget) -> Result:
     """As ``run_query``, but raises MemoryError, and sqlite3.Error for what is no database."""
     meter, reads = _Meter(budget.operations), set[str]()
-    with _opened(database) as connection:
+    with _opened(database) as connection, installed(connection, meter.charge):
         _limit(connection, budget)
-        install(connection, meter.charge)
         connection.set_authorizer(_authorizer(reads))
         connection.set_progress_handler(meter.tick, _TICK)
         try:
