@@ -20,10 +20,12 @@ _RESET_CYCLES = 1
 _RESET_CHANCE = 1 / 16
 MAX_STEPS = 1 << 16
 """Steps (a pair of states under one combination of inputs) that the proof looks at."""
-_BATCH = 4_096
+MAX_WORK = 1 << 22
+"""Gates and registers that the proof computes, each again for every further 512 steps at once."""
+_BATCH, _STEPS_AT_ONCE = 4_096, 512
 
 Proof = Literal["proved", "bounded", "refuted"]
-"""``bounded``: no counterexample within ``MAX_STEPS``, and not all states were seen."""
+"""``bounded``: no counterexample within the two bounds, and not all states were seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +80,21 @@ def _packed(circuit: Circuit, values: Sequence[Mapping[str, int]]) -> dict[str, 
 
 def _bits(numbers: Sequence[int], width: int) -> list[int]:
     """Lanes of each bit, lowest bit first."""
-    return [
-        sum((number >> bit & 1) << lane for lane, number in enumerate(numbers))
-        for bit in range(width)
-    ]
+    return _turned(numbers, width)
 
 
 def _numbers(bits: Sequence[int], lanes: int) -> list[int]:
     """The inverse of ``_bits``."""
-    return [
-        sum((lane_bits >> lane & 1) << bit for bit, lane_bits in enumerate(bits))
-        for lane in range(lanes)
-    ]
+    return _turned(bits, lanes)
+
+
+def _turned(rows: Sequence[int], width: int) -> list[int]:
+    """The columns of rows of ``width`` bits: bit r of column c is bit c of row r."""
+    if not rows or not width:
+        return [0] * width
+    mask = (1 << width) - 1
+    texts = [f"{row & mask:0{width}b}" for row in reversed(rows)]
+    return [int("".join(column), 2) for column in zip(*texts, strict=True)][::-1]
 
 
 def _constant(outputs: Sequence[int]) -> float:
@@ -137,12 +142,14 @@ def _explored(circuit: Circuit, netlist: Netlist, is_one: bool) -> Proof:
     every = circuit.combinations()
     after_reset = _after_reset(circuit, netlist, every, is_one)
     frontier: list[tuple[State, int]] = [(circuit.start, state) for state in after_reset]
-    known, num_steps = set(frontier), 0
+    known, num_steps, work = set(frontier), 0, 0
+    size = len(netlist.gates) + len(netlist.registers)
     while frontier:
         found: dict[tuple[State, int], None] = {}
         for batch in _batches(frontier, len(every)):
             num_steps += len(batch) * len(every)
-            if num_steps > MAX_STEPS:
+            work += size * (1 + len(batch) * len(every) // _STEPS_AT_ONCE)
+            if num_steps > MAX_STEPS or work > MAX_WORK:
                 return "bounded"
             steps = [(model, gates, values) for model, gates in batch for values in every]
             nexts = _stepped(circuit, netlist, steps, is_one)
