@@ -189,7 +189,7 @@ class LocalEnv:
                 return await loop.run_in_executor(self._threads, work)
         except TimeoutError as error:
             raise DeadlineError(
-                f"{operation} took longer than limits.env_timeout_s = {timeout_s:g}"
+                f"{operation} took longer than {timeout_s:g} s (limits.env_timeout_s an action)"
             ) from error
 
 
