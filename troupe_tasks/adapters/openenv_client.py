@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -92,8 +93,10 @@ class SocketSession:
         slots.take()
         self._is_open = True
         try:
+            # Named, the place of the connection is not a redirect's to choose: it was not checked.
             opened = connect(
                 self._address,
+                address=_place(url),
                 open_timeout=timeout_s,
                 close_timeout=1,
                 max_size=MAX_MESSAGE_BYTES,
@@ -103,7 +106,7 @@ class SocketSession:
         except TimeoutError as error:
             self._release()
             raise DeadlineError(f"{self._address} did not answer in {timeout_s:g} s") from error
-        except self._failures as error:
+        except (*self._failures, ValueError) as error:
             self._release()
             raise UnavailableError(f"{self._address} cannot be reached: {error}") from error
 
@@ -249,6 +252,12 @@ class HttpSession:
 
     def _json(self, raw: bytes, path: str) -> dict[str, Any]:
         return _object(raw, f"{self._client.base_url}{path.lstrip('/')}")
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Host and port that ``url`` leads to."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _bounded(response: httpx.Response, where: str) -> bytes:
