@@ -1,10 +1,12 @@
 """Trackers that need no server: values, csv, TensorBoard, W&B offline."""
 
 import csv
+import gzip
 import json
 import math
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -213,6 +215,59 @@ def test_mlflow_when_the_server_refuses_then_its_words_are_not_repeated(tmp_path
             MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
         server.shutdown()
     assert "INNER" not in str(caught.value)
+
+
+def test_mlflow_when_the_experiment_is_not_there_then_is_made(tmp_path: Path) -> None:
+    class Empty(_Mlflow):
+        seen: ClassVar[list[str | None]] = []
+
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            self.seen.append(self.path.rpartition("2.0/mlflow/")[2])
+            body = b'{"experiment_id": "1", "run": {"info": {"run_id": "r"}}}'
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
+        server.shutdown()
+    assert Empty.seen == ["experiments/create", "runs/create", "runs/log-batch"]
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "why"),
+    [
+        (gzip.compress(bytes(16 << 20)), "gzip", "in a compressed form"),
+        (bytes(2 << 20), "identity", "more than 1048576 bytes"),
+    ],
+)
+def test_mlflow_when_the_answer_may_be_of_any_size_then_is_not_taken(
+    tmp_path: Path, body: bytes, encoding: str, why: str
+) -> None:
+    class Endless(_Mlflow):
+        seen: ClassVar[list[str | None]] = []
+
+        def do_GET(self) -> None:
+            self.seen.append(self.headers["Accept-Encoding"])
+            self.send_response(200)
+            self.send_header("Content-Encoding", encoding)
+            self.end_headers()
+            with suppress(ConnectionError):
+                self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(UnavailableError, match=why):
+            MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
+        server.shutdown()
+    assert Endless.seen == ["identity"]
 
 
 def test_tensorboard_when_written_then_its_own_reader_finds_curve_and_spec(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from MLFLOW_TRACKING_*; option ``tracking_uri`` overrides the address. Credentia
 that they were set for and to no other: a user who may submit a job may not read them.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import httpx
 
-from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError, UnavailableError
 from troupe.runtime.hosts import check_addresses
 from troupe.runtime.tracking.settings import MlflowSettings
 from troupe.runtime.tracking.tracker import TrackedRun
@@ -23,6 +24,8 @@ _BATCH = 100
 _LONGEST_PARAM = 500
 _STATUS = {"": "RUNNING", "succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 _TAG = "troupe.job_id"
+_MAX_ANSWER_BYTES = 1 << 20
+"""Largest answer that is read; those of the six calls are a few kilobytes."""
 
 
 class MlflowTracker:
@@ -71,10 +74,12 @@ class MlflowTracker:
             self._http.close()
 
     def _experiment(self, name: str) -> str:
-        answer = self._http.get("experiments/get-by-name", params={"experiment_name": name})
-        if answer.status_code == 404:
+        params = {"experiment_name": name}
+        try:
+            found = self._answer("GET", "experiments/get-by-name", params=params)
+        except NotFoundError:
             return str(self._post("experiments/create", {"name": name})["experiment_id"])
-        return str(_checked(answer)["experiment"]["experiment_id"])
+        return str(found["experiment"]["experiment_id"])
 
     def _find(self, experiment: str, job_id: str) -> str | None:
         body = {"experiment_ids": [experiment], "filter": f"tags.`{_TAG}` = '{job_id}'"}
@@ -97,7 +102,11 @@ class MlflowTracker:
             self._post("runs/log-batch", {"run_id": self._run_id, "params": part})
 
     def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return _checked(self._http.post(path, json=body))
+        return self._answer("POST", path, json=body)
+
+    def _answer(self, method: str, path: str, **sent: Any) -> dict[str, Any]:
+        with self._http.stream(method, path, **sent) as answer:
+            return _checked(answer)
 
 
 def _check_strange(uri: str) -> None:
@@ -114,11 +123,9 @@ def _check_strange(uri: str) -> None:
 
 
 def _client(uri: str, settings: MlflowSettings, *, is_configured_uri: bool) -> httpx.Client:
-    headers = (
-        {"Authorization": f"Bearer {settings.token}"}
-        if is_configured_uri and settings.token
-        else {}
-    )
+    headers = {"Accept-Encoding": "identity"}
+    if is_configured_uri and settings.token:
+        headers["Authorization"] = f"Bearer {settings.token}"
     auth = (
         (settings.username, settings.password) if is_configured_uri and settings.username else None
     )
@@ -128,12 +135,31 @@ def _client(uri: str, settings: MlflowSettings, *, is_configured_uri: bool) -> h
 
 def _checked(answer: httpx.Response) -> dict[str, Any]:
     # The body stays here: the address may be a stranger's choice, and errors become events.
+    path = answer.request.url.path
     if answer.is_error:
+        error: type[TroupeError] = UnavailableError
+        if answer.status_code == 404:
+            error = NotFoundError
+        raise error(f"MLflow answered {answer.status_code} at {path}; MLflow's log says why")
+    return cast("dict[str, Any]", json.loads(_bounded(answer, path)))
+
+
+def _bounded(answer: httpx.Response, path: str) -> bytes:
+    """The body as it travels; what inflates to any size, or is too long, is not taken."""
+    if answer.headers.get("content-encoding", "identity").lower() != "identity":
         raise UnavailableError(
-            f"MLflow answered {answer.status_code} at {answer.request.url.path}; MLflow's log says "
-            "why"
+            f"MLflow answered at {path} in a compressed form, and plain bytes were asked for; "
+            "switch the compression of the server or its proxy off"
         )
-    return cast("dict[str, Any]", answer.json())
+    raw = bytearray()
+    for chunk in answer.iter_raw():
+        raw += chunk
+        if len(raw) > _MAX_ANSWER_BYTES:
+            raise UnavailableError(
+                f"MLflow answered at {path} with more than {_MAX_ANSWER_BYTES} bytes; no call of a "
+                "run has so long an answer: look whether the address is that of MLflow's API"
+            )
+    return bytes(raw)
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
