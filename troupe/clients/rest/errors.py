@@ -1,10 +1,11 @@
 """Errors that only the HTTP API has: authentication, size, media type and rate."""
 
-from troupe.errors import ForbiddenError, InvalidArgumentError, OverloadedError
+from troupe.errors import DeadlineError, ForbiddenError, InvalidArgumentError, OverloadedError
 
 __all__ = [
     "ForbiddenError",
     "MediaTypeError",
+    "SlowBodyError",
     "TooLargeError",
     "TooManyError",
     "UnauthenticatedError",
@@ -24,6 +25,13 @@ class TooLargeError(InvalidArgumentError):
 
     http_status = 413
     reason = "BODY_TOO_LARGE"
+
+
+class SlowBodyError(DeadlineError):
+    """The request's body comes too slowly, or not at all."""
+
+    http_status = 408
+    reason = "BODY_TOO_SLOW"
 
 
 class MediaTypeError(InvalidArgumentError):

@@ -1,16 +1,21 @@
-"""Reads request bodies within a bound."""
+"""Reads request bodies within a bound of size and of time."""
 
+import asyncio
 import re
+from collections.abc import Callable
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from troupe.clients.rest.errors import MediaTypeError, TooLargeError
+from troupe.clients.rest.errors import MediaTypeError, SlowBodyError, TooLargeError
 from troupe.spec import Issue, SpecInvalidError
 from troupe.spec.issues import pointer_of
 
 _READ = re.compile(r"(application|text)/([\w.-]+\+)?(json|(x-)?yaml)")
+BODY_S = 20.0
+BODY_BYTES_PER_S = 4096
+"""A body has ``BODY_S``, and a second more for so many bytes that are there."""
 _ARCHIVES = ("application/x-tar", "application/octet-stream")
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -24,9 +29,8 @@ async def read_body(
     for a body of another kind: pages of any site may send forms and plain text.
     """
     content_type = request.headers.get("content-type", "application/json")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
+
+    def check(body: bytearray) -> None:
         if body and not _READ.fullmatch(content_type.partition(";")[0].strip().lower()):
             raise MediaTypeError(
                 f"a body of the media type {content_type[:100]!r} is not read; send JSON with "
@@ -34,7 +38,8 @@ async def read_body(
             )
         if len(body) > max_bytes:
             raise TooLargeError(f"the body is larger than {max_bytes} bytes; {hint}")
-    return bytes(body)
+
+    return await _checked_body(request, check)
 
 
 async def read_archive(request: Request, max_bytes: int) -> bytes:
@@ -45,15 +50,15 @@ async def read_archive(request: Request, max_bytes: int) -> bytes:
             f"a body of the media type {content_type[:100]!r} is not read; send a bundle's archive "
             "with Content-Type: application/x-tar"
         )
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
+
+    def check(body: bytearray) -> None:
         if len(body) > max_bytes:
             raise TooLargeError(
                 f"the archive is larger than {max_bytes} bytes; leave out what the job does not "
                 "need, or have the operator raise TROUPE_ROUTER_BUNDLE_BYTES"
             )
-    return bytes(body)
+
+    return await _checked_body(request, check)
 
 
 async def read_model(request: Request, model: type[_M], max_bytes: int) -> _M:
@@ -64,3 +69,21 @@ async def read_model(request: Request, model: type[_M], max_bytes: int) -> _M:
     except ValidationError as error:
         issues = [Issue(pointer_of(e["loc"]), str(e["msg"])) for e in error.errors()]
         raise SpecInvalidError(issues, source="request body") from error
+
+
+async def _checked_body(request: Request, check: Callable[[bytearray], None]) -> bytes:
+    """The body; ``check`` sees what is there after each part of it. Raises SlowBodyError (408)."""
+    body = bytearray()
+    begun = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(BODY_S) as limit:
+            async for chunk in request.stream():
+                body += chunk
+                check(body)
+                limit.reschedule(begun + BODY_S + len(body) / BODY_BYTES_PER_S)
+    except TimeoutError as error:
+        raise SlowBodyError(
+            f"{len(body)} bytes of the body came, and the rest is missing; send it at "
+            f"{BODY_BYTES_PER_S} bytes a second at least"
+        ) from error
+    return bytes(body)

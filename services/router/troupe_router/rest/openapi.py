@@ -16,6 +16,7 @@ _WORDS = {
     401: "No API key, or one that is not known",
     403: "The API key does not allow this",
     404: "There is no such thing",
+    408: "The body comes too slowly, or not at all",
     409: "The job's state, or an earlier request, forbids it",
     413: "The body is too large",
     415: "The body is neither JSON nor YAML",
@@ -39,7 +40,7 @@ def problems(*statuses: int) -> Responses:
 
 EVERY = problems(401, 403, 422, 429, 503)
 """Problems of every route under /v1."""
-OF_BODIES = (413, 415)
+OF_BODIES = (408, 413, 415)
 """Problems of a route that reads a body."""
 
 

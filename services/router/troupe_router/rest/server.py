@@ -4,13 +4,20 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from troupe.runtime.telemetry.tracing import traced_app
+from troupe_router.rest.connections import (
+    Connections,
+    Listener,
+    RestConnection,
+    most_connections,
+)
 
 _START_S = 30.0
 _CLOSE_S = 4.0
@@ -19,15 +26,26 @@ _CLOSE_S = 4.0
 class RestServer(uvicorn.Server):
     """uvicorn without signal handling: the serving runtime does that."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         super().__init__(config)
         self.is_up = asyncio.Event()
+        self._connections = connections
 
     @classmethod
-    def of(cls, app: ASGIApp, certificate: Path | None, key: Path | None) -> Self:
+    def of(
+        cls,
+        app: ASGIApp,
+        certificate: Path | None,
+        key: Path | None,
+        connections: Connections | None = None,
+    ) -> Self:
         """A server of ``app``, over TLS with a certificate."""
+        connections = connections or Connections(most_connections())
+        protocol: Any = partial(RestConnection, connections)
         config = uvicorn.Config(
             traced_app(app),
+            http=protocol,
+            ws="none",
             log_config=None,
             lifespan="off",
             timeout_graceful_shutdown=2,
@@ -36,7 +54,7 @@ class RestServer(uvicorn.Server):
             ssl_certfile=certificate,
             ssl_keyfile=key,
         )
-        return cls(config)
+        return cls(config, connections)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -48,9 +66,15 @@ class RestServer(uvicorn.Server):
         await super().startup(sockets)
         self.is_up.set()
 
+    async def on_tick(self, counter: int) -> bool:
+        """What uvicorn does ten times a second; beside it, connections that wait too long end."""
+        self._connections.sweep()
+        return await super().on_tick(counter)
+
     async def begin(self, listener: socket.socket) -> asyncio.Task[None]:
         """Serve on ``listener``; the task that does, once it takes connections."""
-        serving = asyncio.create_task(self.serve(sockets=[listener]))
+        bounded = Listener(listener, self._connections)
+        serving = asyncio.create_task(self.serve(sockets=[bounded]))
         async with asyncio.timeout(_START_S):
             await self.is_up.wait()
         return serving
