@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -235,7 +236,9 @@ async def test_rate_of_a_key_is_429_with_a_time_to_come_back(
 
 
 @pytest.mark.parametrize("way", ["sign in", "who am I", "cookie", "read"])
-async def test_guesses_of_keys_are_429_wherever_they_are_tried(world: RestWorld, way: str) -> None:
+async def test_guesses_of_keys_are_429_wherever_they_are_tried(
+    world: RestWorld, keys: dict[str, str], way: str
+) -> None:
     codes: list[int] = []
     # 20 at once, and 5 more each second.
     began = time.monotonic()
@@ -257,6 +260,13 @@ async def test_guesses_of_keys_are_429_wherever_they_are_tried(world: RestWorld,
     assert set(codes[:20]) == {200 if way in ("who am I", "cookie") else 401}
     # Whoever has a key is not held up by those who guess.
     assert (await world.http.get("/v1/session")).status_code == 200
+    assert (await world.http.get("/v1/jobs", headers=bearer(keys["read"]))).status_code == 200
+
+
+def test_key_when_it_is_made_then_has_256_bits_that_no_other_has(keys: dict[str, str]) -> None:
+    """No rate bounds guesses: the right one among them is let in."""
+    made = {urlsafe_b64decode(key.removeprefix("troupe_") + "=") for key in keys.values()}
+    assert [len(bits) for bits in made] == [32, 32, 32]
 
 
 async def test_rate_of_a_public_router_is_bounded_where_nothing_is_said(

@@ -9,7 +9,9 @@ from collections import OrderedDict
 from troupe.clients.rest.errors import TooManyError
 
 _WRONG_PER_S = 5.0
-"""Wrong keys that one address may try, a second."""
+"""Wrong keys of one address that get 401 in a second; further ones get 429, to slow a loop that
+was misconfigured. A right key is let in at any rate, for others may share the address: guessing is
+bounded by a key's 256 random bits alone."""
 _WRONG_BURST = 20
 _MAX_BUCKETS = 10_000
 
