@@ -14,16 +14,29 @@ const RETRY_MS = 3_000;
 
 export const isFinished = (state) => FINISHED.includes(state);
 
-// Calls onEvent({id, type, data, ...}) and onLink("live" | "lost" | "over"); answers a function that ends it.
+// Whether an event says that its job is over: such a job says nothing more.
+const tellsEnd = ({ type, data }) => type === "job.state" && isFinished(data.state);
+
+// Calls onEvent({id, type, data, ...}) and onLink("live" | "lost" | "over", job); answers a function that ends it. It is over once
+// the job has ended and all that it said was heard: what was said after a broken connection is still to come.
 export function follow(jobId, after, { onEvent, onLink }) {
   let source;
   let timer;
   let place = after;
+  let before;
+  let isHeard;
+  let isTold = false;
+  let isOver = false;
   let isEnded = false;
 
   const open = () => {
+    before = place;
+    isHeard = false;
     source = new EventSource(`${jobPath(jobId, "/events")}?after=${encodeURIComponent(place)}`);
-    source.onopen = () => onLink("live");
+    source.onopen = () => {
+      isHeard = true;
+      onLink("live");
+    };
     source.onerror = () => {
       source.close();
       if (!isEnded) look();
@@ -32,14 +45,20 @@ export function follow(jobId, after, { onEvent, onLink }) {
   };
   const take = (message) => {
     place = message.lastEventId || place;
-    onEvent({ id: message.lastEventId, ...JSON.parse(message.data) });
+    const event = { id: message.lastEventId, ...JSON.parse(message.data) };
+    isTold = tellsEnd(event);
+    onEvent(event);
   };
   // The stream ends when the job is over, and also when the router goes away: ask which it is.
   const look = async () => {
+    const isLast = isTold || (isOver && isHeard && place === before);
     try {
       const job = await request(jobPath(jobId));
       if (isEnded) return;
-      if (isFinished(job.state)) return onLink("over");
+      isOver = isFinished(job.state);
+      isTold &&= isOver; // a job that goes on says anew when it ends
+      if (isOver && isLast) return onLink("over", job);
+      if (isOver && isHeard) return open();
     } catch {
       if (isEnded) return;
     }
