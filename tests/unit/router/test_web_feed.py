@@ -48,6 +48,32 @@ def test_feed_when_a_job_ended_without_saying_so_then_is_over_after_a_second_loo
     assert said == {"num": 3, "links": ["live", "lost", "over"]}
 
 
+def test_feed_when_a_job_goes_on_after_its_end_then_follows_from_there() -> None:
+    said = said_by_page(
+        OPEN
+        + """
+        for (const step of [0, 1]) say("step.recorded", { step, loss: 1 });
+        say("job.state", { state: "failed" });
+        job.state = "failed";
+        await bring();
+        await breakOff();
+        feed.meet({ state: "running", life: 1 }); // an answer from before the end
+        const links = [feed.link];
+        feed.meet({ state: "queued", life: 2 });
+        links.push(feed.link);
+        Object.assign(job, { state: "running", life: 2 });
+        say("job.state", { state: "running" });
+        for (const step of [1, 2]) say("step.recorded", { step, loss: 2 });
+        await bring();
+        links.push(feed.link);
+        tell({ opened, links, steps: steps(feed), losses: feed.tables.train.series.loss });
+        """
+    )
+    assert said["opened"] == ["0", "3-0"]
+    assert said["links"] == ["over", "loading", "live"]
+    assert (said["steps"], said["losses"]) == ([0, 1, 2], [1, 2, 2])
+
+
 def test_feed_when_a_job_that_went_on_breaks_off_at_once_then_is_not_over() -> None:
     said = said_by_page(
         OPEN

@@ -13,7 +13,9 @@ export class Feed {
     this.fields = [];
     this.panels = [];
     this.events = [];
+    this.place = "0";
     this.link = "loading";
+    this.life = 0;
     this.error = null;
     this.listeners = new Set();
     this.isLoaded = false;
@@ -33,13 +35,7 @@ export class Feed {
 
   // Follows first and loads then, so that no line falls between the two; a step counts once.
   async open() {
-    this.stop = follow(this.jobId, "0", {
-      onEvent: (event) => this.take(event),
-      onLink: (link) => {
-        this.link = link;
-        this.tell({ type: "link" });
-      },
-    });
+    this.follow();
     try {
       const loaded = await request(withQuery(jobPath(this.jobId, "/metrics"), { max_points: MAX_POINTS }));
       this.tables = { train: loaded.train, eval: loaded.eval };
@@ -53,25 +49,54 @@ export class Feed {
     this.tell({ type: "loaded" });
   }
 
+  follow() {
+    this.stop = follow(this.jobId, this.place, {
+      onEvent: (event) => this.take(event),
+      onLink: (link, job) => {
+        this.link = link;
+        if (link === "over") this.life = job.life;
+        this.tell({ type: "link" });
+      },
+    });
+  }
+
+  // Follows a job again that was resumed after its end; job is what the router says of it now.
+  meet(job) {
+    if (this.link !== "over" || !(job.life > this.life)) return;
+    this.link = "loading";
+    this.tell({ type: "link" });
+    this.follow();
+  }
+
   close() {
     this.stop();
     this.listeners.clear();
   }
 
   take(event) {
-    this.events.push(event);
-    if (this.events.length > MAX_EVENTS) this.events.splice(0, this.events.length - MAX_EVENTS);
+    this.place = event.id || this.place;
+    keep(this.events, event);
     if (this.isLoaded) this.grow(event);
-    else this.early.push(event);
+    else keep(this.early, event);
     this.tell(event);
   }
 
-  // The stream begins with the job's past, which the loaded series already hold. A later event about
-  // a step that is already there means that the job was resumed from before it.
-  grow(event) {
-    const table = { "step.recorded": this.tables.train, "eval.done": this.tables.eval }[event.type];
-    if (!table) return;
-    const isKnown = table.steps.length > 0 && event.data.step <= table.steps.at(-1);
-    if (!isKnown || event.occurred_at > this.openedAt) append(table, event.data);
+  // Whether an event happened after the series were asked for; the stream begins with the job's past.
+  isNew(event) {
+    return event.occurred_at > this.openedAt;
   }
+
+  // The loaded series already hold the job's past. A later event about a step that is already there
+  // means that the job was resumed from before it.
+  grow(event) {
+    const grown = { "step.recorded": this.tables.train, "eval.done": this.tables.eval }[event.type];
+    if (!grown) return;
+    const isKnown = grown.steps.length > 0 && event.data.step <= grown.steps.at(-1);
+    if (!isKnown || this.isNew(event)) append(grown, event.data);
+  }
+}
+
+function keep(events, event) {
+  events.push(event);
+  if (events.length > MAX_EVENTS) events.splice(0, events.length - MAX_EVENTS);
 }

@@ -49,6 +49,7 @@ function JobView({ job, fault, reload, feed, tab }) {
       }),
     [feed],
   );
+  useEffect(() => feed.meet(job), [feed, link, job]);
   const show = (name) => go(name === "overview" ? `/jobs/${encodeURIComponent(job.job_id)}` : `/jobs/${encodeURIComponent(job.job_id)}/${name}`);
   const panel = {
     overview: () => html`<${Stats} feed=${feed} /><${Board} feed=${feed} agents=${Object.keys(job.spec.agents)} />`,
