@@ -9,6 +9,7 @@ import { html, useState } from "../html.js";
 import { first, last } from "../charts/series.js";
 import { BackLink, Fault, PageHead, Stat, StateBadge, Tag } from "../parts.js";
 import { may, useSession } from "../session.js";
+import { MoreSteps } from "./more_steps.js";
 import { useTicks } from "./ticks.js";
 
 export function JobHead({ job, reload }) {
@@ -25,23 +26,26 @@ function Actions({ job, reload }) {
   const [error, setError] = useState(null);
   const [asked, setAsked] = useState(false);
   const [busy, setBusy] = useState("");
-  const act = async (verb) => {
+  const [isLonger, setLonger] = useState(false);
+  const act = async (verb, body) => {
     setBusy(verb);
     setError(null);
     try {
-      await request(jobPath(job.job_id, `/${verb}`), { method: "POST" });
+      await request(jobPath(job.job_id, `/${verb}`), { method: "POST", body });
       await reload();
     } catch (failure) {
       setError(failure);
     }
     setBusy("");
     setAsked(false);
+    setLonger(false);
   };
   const button = (verb, label, Icon, props = {}) => html`<${Button} key=${verb} size="xs" variant="default" leftSection=${html`<${Icon} size=${14} />`} loading=${busy === verb} onClick=${() => act(verb)} ...${props}>${label}<//>`;
   const canEnd = !isFinished(job.state) && job.state !== "cancelling";
   return html`<${Group} gap="xs">
     ${["running", "launching", "queued"].includes(job.state) && button("pause", "Pause", IconPlayerPause)}
     ${["paused", "failed", "cancelled"].includes(job.state) && button("resume", "Resume", IconPlayerPlay)}
+    ${job.state === "succeeded" && job.step > 0 && button("resume", "More steps", IconPlayerPlay, { onClick: () => setLonger(true) })}
     ${canEnd && button("cancel", "Cancel", IconPlayerStop, { onClick: () => setAsked(true) })}
     <${Button} size="xs" variant="default" component=${Link} href=${`/new?from=${encodeURIComponent(job.job_id)}`} leftSection=${html`<${IconCopy} size=${14} />`}>Use as a start<//>
   <//>
@@ -49,6 +53,9 @@ function Actions({ job, reload }) {
   <${Modal} opened=${asked} onClose=${() => setAsked(false)} title="Cancel this job?" centered>
     <${Text} size="sm">Its processes end. Checkpoints stay, and it can be resumed from the last one.<//>
     <${Group} justify="flex-end" mt="lg"><${Button} variant="default" onClick=${() => setAsked(false)}>Keep it<//><${Button} color="red" loading=${busy === "cancel"} onClick=${() => act("cancel")}>Cancel the job<//><//>
+  <//>
+  <${Modal} opened=${isLonger} onClose=${() => setLonger(false)} title="Train this job on?" centered>
+    <${MoreSteps} job=${job} isBusy=${busy === "resume"} onAnswer=${(spec) => (spec ? act("resume", spec) : setLonger(false))} />
   <//>`;
 }
 
