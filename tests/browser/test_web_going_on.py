@@ -1,6 +1,8 @@
 """The page of a job that goes on, and a page of which a part fails."""
 
+import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from router_world import RouterWorld
@@ -9,6 +11,20 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.timeout(900)
+
+
+def test_job_page_when_opened_then_does_not_ask_for_the_job_at_every_step_of_its_past(
+    page: "Page", job: str, world: RouterWorld
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    begun = time.monotonic()
+    page.goto(f"/jobs/{job}/events")
+    page.locator(".event-text", has_text="The job is succeeded").wait_for()
+    page.locator(".event-text", has_text="Step 1 done").wait_for()
+    # Once to show it, once when its stream ends, and every three seconds.
+    most = 3 + (time.monotonic() - begun) / 3
+    assert asked.count(f"/v1/jobs/{job}") <= most
 
 
 def test_job_that_succeeded_when_given_more_steps_then_its_page_follows_it_on(

@@ -92,3 +92,32 @@ def test_feed_when_a_job_that_went_on_breaks_off_at_once_then_is_not_over() -> N
         """
     )
     assert said == {"link": "lost", "steps": [0]}
+
+
+def test_event_when_it_is_of_the_jobs_past_then_is_not_new() -> None:
+    said = said_by_page(
+        OPEN
+        + """
+        const now = Date.now() / 1000;
+        tell([-100, 100].map((s) => feed.isNew({ occurred_at: now + s })));
+        """
+    )
+    assert said == [False, True]
+
+
+def test_pace_when_asked_many_times_then_acts_at_once_and_once_more() -> None:
+    said = said_by_page(
+        """
+        const { paced } = await take("pace.js");
+        const acts = [];
+        const { ask, stop } = paced(() => acts.push(clock.now), 1000);
+        for (let i = 0; i < 90; i++) ask();
+        await pass(5000);
+        ask();
+        ask();
+        stop();
+        await pass(5000);
+        tell(acts);
+        """
+    )
+    assert said == [0, 1000, 5000]

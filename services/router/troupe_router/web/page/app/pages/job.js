@@ -12,6 +12,7 @@ import { JobHead, NowCard, Stats } from "../job/head.js";
 import { Logs } from "../job/logs.js";
 import { Policies } from "../job/policies.js";
 import { SpecView } from "../job/spec.js";
+import { paced } from "../pace.js";
 import { Fault, Loaded } from "../parts.js";
 import { useResource } from "../resource.js";
 
@@ -19,6 +20,8 @@ const TABS = [
   ["overview", "Overview"], ["episodes", "Episodes"], ["policies", "Policies"], ["checkpoints", "Checkpoints"],
   ["events", "Events"], ["logs", "Logs"], ["spec", "Spec"],
 ];
+
+const RELOAD_MS = 1_000;
 
 export function JobPage({ id, tab }) {
   useDocumentTitle(`${id} · Troupe`);
@@ -41,14 +44,17 @@ function JobView({ job, fault, reload, feed, tab }) {
   const [link, setLink] = useState(feed.link);
   const isOver = isFinished(job.state);
   const progress = useResource(isOver ? null : jobPath(job.job_id, "/progress"), { everyMs: 2000 });
-  useEffect(
-    () =>
-      feed.subscribe((what) => {
-        setLink(feed.link);
-        if (what.type === "job.state" || what.type === "step.recorded") reload();
-      }),
-    [feed],
-  );
+  useEffect(() => {
+    const again = paced(reload, RELOAD_MS);
+    const unsubscribe = feed.subscribe((what) => {
+      setLink(feed.link);
+      if ((what.type === "job.state" || what.type === "step.recorded") && feed.isNew(what)) again.ask();
+    });
+    return () => {
+      unsubscribe();
+      again.stop();
+    };
+  }, [feed]);
   useEffect(() => feed.meet(job), [feed, link, job]);
   const show = (name) => go(name === "overview" ? `/jobs/${encodeURIComponent(job.job_id)}` : `/jobs/${encodeURIComponent(job.job_id)}/${name}`);
   const panel = {
