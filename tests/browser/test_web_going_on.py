@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 
 
+def test_charts_when_the_series_fail_once_then_come_by_themselves(page: "Page", job: str) -> None:
+    page.route("**/metrics?max_points*", lambda route: route.abort(), times=1)
+    page.goto(f"/jobs/{job}")
+    page.locator("[data-chart] canvas").first.wait_for()
+    assert page.get_by_text("The charts could not be loaded").count() == 0
+
+
 def test_job_page_when_opened_then_does_not_ask_for_the_job_at_every_step_of_its_past(
     page: "Page", job: str, world: RouterWorld
 ) -> None:

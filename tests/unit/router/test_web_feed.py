@@ -94,6 +94,45 @@ def test_feed_when_a_job_that_went_on_breaks_off_at_once_then_is_not_over() -> N
     assert said == {"link": "lost", "steps": [0]}
 
 
+def test_charts_when_the_series_could_not_be_had_then_they_are_asked_for_again() -> None:
+    said = said_by_page(
+        """
+        down.add("metrics");
+        """
+        + OPEN
+        + """
+        const faults = [Boolean(feed.error)];
+        say("step.recorded", { step: 0 });
+        await bring(); // the stream opens: asked for again
+        await pass(3000);
+        faults.push(Boolean(feed.error));
+        down.clear();
+        await pass(3000);
+        faults.push(Boolean(feed.error));
+        await pass(30000);
+        tell({ faults, asked, panels: feed.panels, steps: steps(feed) });
+        """
+    )
+    assert said["faults"] == [True, True, False]
+    assert said["asked"] == ["metrics"] * 4
+    assert (said["panels"], said["steps"]) == ([1], [0])
+
+
+def test_charts_when_their_page_is_closed_then_nothing_is_asked_for() -> None:
+    said = said_by_page(
+        """
+        down.add("metrics");
+        """
+        + OPEN
+        + """
+        feed.close();
+        await pass(30000);
+        tell({ asked, waiting: clock.timers.size });
+        """
+    )
+    assert said == {"asked": ["metrics"], "waiting": 0}
+
+
 def test_event_when_it_is_of_the_jobs_past_then_is_not_new() -> None:
     said = said_by_page(
         OPEN

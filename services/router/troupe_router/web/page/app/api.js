@@ -10,6 +10,9 @@ export class ApiError extends Error {
   }
 }
 
+// Whether the same request may be answered a moment later.
+export const mayPass = ({ status }) => status === 0 || status === 429 || status >= 500;
+
 export async function request(path, { method = "GET", body, headers = {}, timeoutMs = TIMEOUT_MS } = {}) {
   const options = { method, headers: { Accept: "application/json", ...headers }, signal: AbortSignal.timeout(timeoutMs) };
   if (body !== undefined) {

@@ -1,6 +1,6 @@
 // One piece of server data in a component: loaded, kept, refreshed.
 import { useSWR } from "../vendor/ui.js";
-import { request, withQuery } from "./api.js";
+import { mayPass, request, withQuery } from "./api.js";
 import { useState } from "./html.js";
 
 const PAGE = 50;
@@ -14,7 +14,7 @@ export function useResource(path, { everyMs = 0 } = {}) {
     keepPreviousData: true,
     dedupingInterval: 400,
     errorRetryCount: 5,
-    shouldRetryOnError: (failure) => failure.status === 0 || failure.status >= 500,
+    shouldRetryOnError: mayPass,
   });
   return { data, error, isLoading, reload: () => mutate() };
 }

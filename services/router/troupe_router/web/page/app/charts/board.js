@@ -11,14 +11,14 @@ import { last } from "./series.js";
 export function Board({ feed, agents }) {
   const [, setShape] = useState("");
   useEffect(() => {
-    const look = () => setShape(`${feed.isLoaded} ${shapeOf(feed.tables)}`);
+    const look = () => setShape(`${feed.isLoaded} ${feed.error?.message} ${shapeOf(feed.tables)}`);
     look();
     return feed.subscribe(look);
   }, [feed]);
+  if (feed.error) return html`<${Fault} error=${feed.error} retry=${() => feed.load()} title="The charts could not be loaded" />`;
   if (!feed.tables.train.steps.length && !feed.tables.eval.steps.length) {
     return feed.isLoaded ? html`<${Empty} title="No step has ended">${feed.link === "over" ? "The job ended before its first step did." : "Charts appear with the first one."}<//>` : html`<${Waiting} what="Loading the charts" />`;
   }
-  if (feed.error) return html`<${Fault} error=${feed.error} title="The charts could not be loaded" />`;
   return html`${grouped(feed.panels).map((group) => html`<section key=${group.title} class="chart-group" aria-label=${group.title}><h2>${group.title}</h2>
     <div class="charts">${group.panels.map((panel) => html`<${ChartPanel} key=${panel.id} panel=${panel} feed=${feed} agents=${agents} />`)}</div></section>`)}<${OtherNumbers} feed=${feed} />`;
 }

@@ -30,7 +30,7 @@ export function EventList({ feed }) {
   }, [feed]);
   const wanted = { all: () => true, steps: (event) => /^(step|eval|round|job)\./.test(event.type), warnings: (event) => LOUD.includes(event.type) }[choice];
   const events = feed.events.filter(wanted).slice(-SHOWN).toReversed();
-  if (!feed.isLoaded) return html`<${Waiting} what="Loading events" />`;
+  if (!feed.isLoaded && !feed.error) return html`<${Waiting} what="Loading events" />`;
   return html`<div class="filters"><${SegmentedControl} size="xs" data=${CHOICES} value=${choice} onChange=${setChoice} aria-label="Which events" /></div>
     ${events.length ? html`<ol class="events">${events.map((event) => html`<li key=${event.id} class=${LOUD.includes(event.type) ? "loud" : ""}>
       <time>${clock(event.occurred_at)}</time><span class="event-type">${event.type}</span><span class="event-text">${tell(event)}</span></li>`)}</ol>` : html`<${Empty} title="Nothing of this kind happened" />`}`;

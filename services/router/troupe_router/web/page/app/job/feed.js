@@ -1,10 +1,11 @@
 // What is known of one job, kept fresh: its series and events. Components subscribe to it.
-import { withQuery, jobPath, request } from "../api.js";
+import { jobPath, mayPass, request, withQuery } from "../api.js";
 import { append, emptySeries } from "../charts/series.js";
 import { follow } from "../events.js";
 
 const MAX_EVENTS = 1000;
 const MAX_POINTS = 1000;
+const RETRY_MS = 3_000;
 
 export class Feed {
   constructor(jobId) {
@@ -19,6 +20,8 @@ export class Feed {
     this.error = null;
     this.listeners = new Set();
     this.isLoaded = false;
+    this.isAsking = false;
+    this.isClosed = false;
     this.early = [];
     this.openedAt = Date.now() / 1000;
     this.stop = () => {};
@@ -34,19 +37,9 @@ export class Feed {
   }
 
   // Follows first and loads then, so that no line falls between the two; a step counts once.
-  async open() {
+  open() {
     this.follow();
-    try {
-      const loaded = await request(withQuery(jobPath(this.jobId, "/metrics"), { max_points: MAX_POINTS }));
-      this.tables = { train: loaded.train, eval: loaded.eval };
-      this.fields = loaded.fields;
-      this.panels = loaded.panels;
-    } catch (error) {
-      this.error = error;
-    }
-    this.isLoaded = true;
-    for (const event of this.early.splice(0)) this.grow(event);
-    this.tell({ type: "loaded" });
+    this.load();
   }
 
   follow() {
@@ -55,6 +48,7 @@ export class Feed {
       onLink: (link, job) => {
         this.link = link;
         if (link === "over") this.life = job.life;
+        if (link === "live") this.load();
         this.tell({ type: "link" });
       },
     });
@@ -68,7 +62,37 @@ export class Feed {
     this.follow();
   }
 
+  // Until the series are there they are asked for again, each time that the router is heard and after a pause.
+  load() {
+    if (this.isLoaded || this.isAsking || this.isClosed) return;
+    this.isAsking = true;
+    clearTimeout(this.timer);
+    const askedAt = Date.now() / 1000;
+    const path = withQuery(jobPath(this.jobId, "/metrics"), { max_points: MAX_POINTS });
+    request(path).then((loaded) => this.show(loaded, askedAt), (error) => this.fail(error));
+  }
+
+  show(loaded, askedAt) {
+    this.tables = { train: loaded.train, eval: loaded.eval };
+    this.fields = loaded.fields;
+    this.panels = loaded.panels;
+    this.openedAt = askedAt;
+    this.error = null;
+    this.isLoaded = true;
+    for (const event of this.early.splice(0)) this.grow(event);
+    this.tell({ type: "loaded" });
+  }
+
+  fail(error) {
+    this.isAsking = false;
+    this.error = error;
+    if (!this.isClosed && mayPass(error)) this.timer = setTimeout(() => this.load(), RETRY_MS);
+    this.tell({ type: "loaded" });
+  }
+
   close() {
+    this.isClosed = true;
+    clearTimeout(this.timer);
     this.stop();
     this.listeners.clear();
   }
