@@ -13,6 +13,26 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 
 
+def test_page_when_a_part_cannot_be_drawn_then_says_so_and_the_rest_stays(page: "Page") -> None:
+    page.route("**/v1/jobs/*/episodes/*", lambda route: route.fulfill(json={"id": "broken"}))
+    page.goto("/jobs/none-1/episodes/broken")
+    alert = page.get_by_role("alert", name="This could not be drawn")
+    alert.wait_for()
+    assert alert.get_by_role("button", name="Try again").is_visible()
+    page.get_by_role("link", name="Cluster").click()
+    page.get_by_text("Active jobs", exact=True).wait_for()
+    assert alert.count() == 0
+
+
+def test_tab_when_its_name_is_one_that_every_object_has_then_is_no_tab(
+    page: "Page", job: str
+) -> None:
+    page.goto(f"/jobs/{job}/constructor")
+    page.get_by_role("heading", name=job).wait_for()
+    page.get_by_role("tab", name="Overview").wait_for()
+    assert page.locator("[data-chart]").count() == 0
+
+
 def test_charts_when_the_series_fail_once_then_come_by_themselves(page: "Page", job: str) -> None:
     page.route("**/metrics?max_points*", lambda route: route.abort(), times=1)
     page.goto(f"/jobs/{job}")

@@ -3,4 +3,4 @@
 import { React, htm } from "../vendor/ui.js";
 
 export const html = htm.bind(React.createElement);
-export const { useCallback, useEffect, useMemo, useRef, useState, useContext, createContext } = React;
+export const { Component, useCallback, useEffect, useMemo, useRef, useState, useContext, createContext } = React;

@@ -2,6 +2,7 @@
 import {
   ActionIcon, Button, IconLogout, IconMoon, IconPlus, IconSun, Link, MantineProvider, Route, Routes, Tooltip, createRoot, setNonce, useComputedColorScheme, useHotkeys, useLocation, useMantineColorScheme,
 } from "../vendor/ui.js";
+import { Boundary } from "./boundary.js";
 import { html, useEffect } from "./html.js";
 import { ClusterPage } from "./pages/cluster.js";
 import { ComparePage } from "./pages/compare.js";
@@ -52,7 +53,7 @@ function Page() {
   useEffect(() => {
     window.scrollTo(0, 0);
   }, [path]);
-  return html`<${SessionGate}><${Bar} /><main class="wrap" id="main" tabIndex="-1"><${Routes}>
+  return html`<${SessionGate}><${Bar} /><main class="wrap" id="main" tabIndex="-1"><${Boundary} place=${path}><${Routes}>
     <${Route} path="/" component=${JobsPage} />
     <${Route} path="/jobs" component=${JobsPage} />
     <${Route} path="/new" component=${NewJobPage} />
@@ -61,7 +62,7 @@ function Page() {
     <${Route} path="/jobs/:id/compare/:one/:other">${(p) => html`<${ComparePage} id=${p.id} one=${p.one} other=${p.other} />`}<//>
     <${Route} path="/jobs/:id/:tab?">${(p) => html`<${JobPage} key=${p.id} id=${p.id} tab=${p.tab || "overview"} />`}<//>
     <${Route}><${NotFound} /><//>
-  <//></main><//>`;
+  <//><//></main><//>`;
 }
 
 createRoot(document.getElementById("page")).render(

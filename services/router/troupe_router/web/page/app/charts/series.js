@@ -1,10 +1,13 @@
 // A job's numbers over its steps, as columns: loaded once, then grown line by line.
 const MAX_POINTS = 4000;
 
-export const emptySeries = () => ({ train: { steps: [], series: {} }, eval: { steps: [], series: {} } });
+// Columns by name. A loss names its own numbers, so a name may be one that every object of the language has.
+export const tableOf = ({ steps, series } = { steps: [], series: {} }) => ({ steps, series: Object.assign(Object.create(null), series) });
+
+export const emptySeries = () => ({ train: tableOf(), eval: tableOf() });
 
 // {a: {b: 1}} -> {"a.b": 1}; true and false are 1 and 0, what else is no number is left out.
-export function flatten(line, prefix = "", into = {}) {
+export function flatten(line, prefix = "", into = Object.create(null)) {
   for (const [name, value] of Object.entries(line)) {
     const full = prefix ? `${prefix}.${name}` : name;
     if (typeof value === "number" || typeof value === "boolean") into[full] = Number(value);

@@ -30,8 +30,14 @@ export function errorTree(errors) {
   const root = {};
   for (const { pointer, message } of errors) {
     let node = root;
-    for (const part of pointer.split("/").slice(1)) node = node[part.replaceAll("~1", "/").replaceAll("~0", "~")] ??= {};
+    for (const part of pointer.split("/").slice(1)) node = childOf(node, part.replaceAll("~1", "/").replaceAll("~0", "~"));
     (node.__errors ??= []).push(message);
   }
   return root;
+}
+
+// A part may be called as something that every object of the language has.
+function childOf(node, name) {
+  if (!Object.hasOwn(node, name)) Object.defineProperty(node, name, { value: {}, configurable: true, enumerable: true, writable: true });
+  return node[name];
 }

@@ -1,6 +1,6 @@
 // What is known of one job, kept fresh: its series and events. Components subscribe to it.
 import { jobPath, mayPass, request, withQuery } from "../api.js";
-import { append, emptySeries } from "../charts/series.js";
+import { append, emptySeries, tableOf } from "../charts/series.js";
 import { follow } from "../events.js";
 
 const MAX_EVENTS = 1000;
@@ -73,7 +73,7 @@ export class Feed {
   }
 
   show(loaded, askedAt) {
-    this.tables = { train: loaded.train, eval: loaded.eval };
+    this.tables = { train: tableOf(loaded.train), eval: tableOf(loaded.eval) };
     this.fields = loaded.fields;
     this.panels = loaded.panels;
     this.openedAt = askedAt;

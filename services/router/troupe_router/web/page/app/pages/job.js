@@ -1,6 +1,7 @@
 // One job: head, numbers that move, and its tabs.
 import { Tabs, useDocumentTitle, useLocation } from "../../vendor/ui.js";
 import { jobPath } from "../api.js";
+import { Boundary } from "../boundary.js";
 import { Board } from "../charts/board.js";
 import { isFinished } from "../events.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
@@ -17,8 +18,13 @@ import { Fault, Loaded } from "../parts.js";
 import { useResource } from "../resource.js";
 
 const TABS = [
-  ["overview", "Overview"], ["episodes", "Episodes"], ["policies", "Policies"], ["checkpoints", "Checkpoints"],
-  ["events", "Events"], ["logs", "Logs"], ["spec", "Spec"],
+  ["overview", "Overview", (job, feed) => html`<${Stats} feed=${feed} /><${Board} feed=${feed} agents=${Object.keys(job.spec.agents)} />`],
+  ["episodes", "Episodes", (job) => html`<${Episodes} job=${job} />`],
+  ["policies", "Policies", (job) => html`<${Policies} jobId=${job.job_id} />`],
+  ["checkpoints", "Checkpoints", (job) => html`<${Checkpoints} jobId=${job.job_id} />`],
+  ["events", "Events", (job, feed) => html`<${EventList} feed=${feed} />`],
+  ["logs", "Logs", (job) => html`<${Logs} jobId=${job.job_id} />`],
+  ["spec", "Spec", (job) => html`<${SpecView} job=${job} />`],
 ];
 
 const RELOAD_MS = 1_000;
@@ -57,20 +63,12 @@ function JobView({ job, fault, reload, feed, tab }) {
   }, [feed]);
   useEffect(() => feed.meet(job), [feed, link, job]);
   const show = (name) => go(name === "overview" ? `/jobs/${encodeURIComponent(job.job_id)}` : `/jobs/${encodeURIComponent(job.job_id)}/${name}`);
-  const panel = {
-    overview: () => html`<${Stats} feed=${feed} /><${Board} feed=${feed} agents=${Object.keys(job.spec.agents)} />`,
-    episodes: () => html`<${Episodes} job=${job} />`,
-    policies: () => html`<${Policies} jobId=${job.job_id} />`,
-    checkpoints: () => html`<${Checkpoints} jobId=${job.job_id} />`,
-    events: () => html`<${EventList} feed=${feed} />`,
-    logs: () => html`<${Logs} jobId=${job.job_id} />`,
-    spec: () => html`<${SpecView} job=${job} />`,
-  }[tab];
+  const shown = TABS.find(([name]) => name === tab);
   return html`<${JobHead} job=${job} reload=${reload} />
     ${fault && html`<${Fault} error=${fault} retry=${reload} title="What you see may be old" />`}
     <${NowCard} job=${job} progress=${progress.data} link=${link} />
     <${Tabs} value=${tab} onChange=${show} keepMounted=${false} className="tabs">
       <${Tabs.List}>${TABS.map(([name, label]) => html`<${Tabs.Tab} key=${name} value=${name}>${label}<//>`)}<//>
-      <${Tabs.Panel} value=${tab} pt="lg">${panel ? panel() : "There is no such tab."}<//>
+      <${Tabs.Panel} value=${tab} pt="lg"><${Boundary} place=${tab}>${shown ? shown[2](job, feed) : "There is no such tab."}<//><//>
     <//>`;
 }

@@ -12,7 +12,7 @@ export function TaskView({ info, task }) {
   const drawing = info.grid ?? info.board;
   if (typeof drawing === "string") {
     const board = readBoard(drawing);
-    parts.push(board ? html`<${Board} key="board" rows=${board} family=${task} path=${info.path || []} />` : html`<pre key="board" class="drawing">${drawing}</pre>`);
+    parts.push(board ? html`<${Board} key="board" rows=${board} family=${task} path=${Array.isArray(info.path) ? info.path : []} />` : html`<pre key="board" class="drawing">${drawing}</pre>`);
     for (const name of ["grid", "board", "path", "at", "goal"]) delete rest[name];
   }
   if (typeof info.hidden_tests === "number") {

@@ -33,7 +33,7 @@ export function Tree({ groups, onPick, picked }) {
     ${groups.map((group, column) => html`<rect key=${group.group_id} x=${x(column) - 40} y="2" width="80" height=${height - 4} rx="8" class=${picked === column ? "draw-box picked" : "draw-box"} />`)}
     ${links.map((link, i) => html`<path key=${i} d=${link.d} class=${link.isChosen ? "branch chosen" : "branch"} />`)}
     ${groups.map((group, column) => html`<${Draw} key=${group.group_id} group=${group} x=${x(column)} y=${(index) => y(group, index)} height=${height} isPicked=${picked === column}
-      shade=${(reward) => shadeOf(reward, ...ranges[group.agent])} onPick=${() => onPick(column)} />`)}
+      shade=${(reward) => shadeOf(reward, ...ranges.get(group.agent))} onPick=${() => onPick(column)} />`)}
   </svg></div>`;
 }
 
@@ -57,12 +57,12 @@ function chosenOf(group) {
 }
 
 // Lowest and highest reward of each agent in the episode.
-function rangesOf(groups) {
-  const ranges = {};
+export function rangesOf(groups) {
+  const ranges = new Map();
   for (const group of groups) {
     const rewards = group.candidates.map((candidate) => candidate.reward);
-    const [low, high] = ranges[group.agent] || [Infinity, -Infinity];
-    ranges[group.agent] = [Math.min(low, ...rewards), Math.max(high, ...rewards)];
+    const [low, high] = ranges.get(group.agent) || [Infinity, -Infinity];
+    ranges.set(group.agent, [Math.min(low, ...rewards), Math.max(high, ...rewards)]);
   }
   return ranges;
 }
