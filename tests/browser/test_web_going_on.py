@@ -1,5 +1,6 @@
 """The page of a job that goes on, and a page of which a part fails."""
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,6 +23,19 @@ def test_page_when_a_part_cannot_be_drawn_then_says_so_and_the_rest_stays(page: 
     page.get_by_role("link", name="Cluster").click()
     page.get_by_text("Active jobs", exact=True).wait_for()
     assert alert.count() == 0
+
+
+def test_new_job_when_begun_after_a_copy_of_another_then_starts_from_the_task(
+    page: "Page", job: str
+) -> None:
+    page.goto(f"/new?from={job}")
+    start = page.get_by_label("Start from")
+    name = page.get_by_label(re.compile("^Name")).first
+    name.wait_for()
+    assert start.input_value() == f"job:{job}"
+    with page.expect_response("**/v1/tasks/plan_path/spec"):
+        page.get_by_role("link", name="New job").click()
+    assert start.input_value() == "plan_path"
 
 
 def test_tab_when_its_name_is_one_that_every_object_has_then_is_no_tab(

@@ -18,7 +18,7 @@ export function NewJobPage() {
   const from = new URLSearchParams(useSearch()).get("from");
   const names = (tasks.data?.tasks || []).filter((task) => !task.error).map((task) => task.name);
   return html`<${Loaded} resource=${schema} what="Loading the form">${(document) => html`<${Loaded} resource=${tasks} what="Loading the tasks">${(data) => html`
-    <${Editor} schema=${document} tasks=${data.tasks} names=${names} algorithms=${algorithms.data?.algorithms || []} from=${from} />`}<//>`}<//>`;
+    <${Editor} key=${from || ""} schema=${document} tasks=${data.tasks} names=${names} algorithms=${algorithms.data?.algorithms || []} from=${from} />`}<//>`}<//>`;
 }
 
 function Editor({ schema, tasks, names, algorithms, from }) {
