@@ -47,6 +47,15 @@ def test_tab_when_its_name_is_one_that_every_object_has_then_is_no_tab(
     assert page.locator("[data-chart]").count() == 0
 
 
+def test_logs_when_a_process_starts_later_then_its_log_comes_by_itself(
+    page: "Page", job: str
+) -> None:
+    page.route("**/v1/jobs/*/logs", lambda route: route.fulfill(json={"components": []}), times=1)
+    page.goto(f"/jobs/{job}/logs")
+    page.get_by_text("No log yet").wait_for()
+    page.locator("pre.log").wait_for()
+
+
 def test_charts_when_the_series_fail_once_then_come_by_themselves(page: "Page", job: str) -> None:
     page.route("**/metrics?max_points*", lambda route: route.abort(), times=1)
     page.goto(f"/jobs/{job}")

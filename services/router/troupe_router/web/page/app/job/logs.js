@@ -12,11 +12,12 @@ const WAIT_S = 15;
 const RETRY_MS = 3000;
 
 export function Logs({ jobId }) {
-  const logs = useResource(jobPath(jobId, "/logs"));
+  const logs = useResource(jobPath(jobId, "/logs"), { everyMs: 5000 });
+  const first = useRef(null); // one that starts later does not take its place
   const [name, setName] = useState(null);
   return html`<${Loaded} resource=${logs} what="Loading logs">${({ components }) => {
     if (!components.length) return html`<${Empty} title="No log yet">A process writes its log when it starts.<//>`;
-    const shown = name || components[0].component;
+    const shown = name || (first.current ??= components[0].component);
     return html`<${Log} key=${shown} jobId=${jobId} component=${shown} pick=${html`<${NativeSelect} aria-label="Component" value=${shown} onChange=${(event) => setName(event.currentTarget.value)}
       data=${components.map((log) => ({ value: log.component, label: `${log.component} (${bytes(log.size_bytes)})` }))} />`} />`;
   }}<//>`;
