@@ -1,5 +1,6 @@
 """The page of a job that goes on, and a page of which a part fails."""
 
+import json
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,24 @@ def test_page_when_a_part_cannot_be_drawn_then_says_so_and_the_rest_stays(page: 
     page.get_by_role("link", name="Cluster").click()
     page.get_by_text("Active jobs", exact=True).wait_for()
     assert alert.count() == 0
+
+
+def test_form_when_it_cannot_show_a_spec_then_the_spec_can_be_edited_as_json(
+    page: "Page",
+) -> None:
+    page.goto("/new")
+    page.get_by_text("JSON", exact=True).click()
+    editor = page.get_by_label("Job spec as JSON")
+    spec = json.loads(editor.input_value())
+    names = ["constructor", *list(spec["agents"])[1:]]
+    agents = dict(zip(names, spec["agents"].values(), strict=True))
+    editor.fill(json.dumps({**spec, "agents": agents}))
+    page.get_by_text("Form", exact=True).click()
+    page.get_by_role("alert", name="The form cannot show this spec").wait_for()
+    page.get_by_text("JSON", exact=True).click()
+    editor.fill(json.dumps(spec))
+    page.get_by_text("Form", exact=True).click()
+    page.get_by_label(re.compile("^Name")).first.wait_for()
 
 
 def test_new_job_when_begun_after_a_copy_of_another_then_starts_from_the_task(

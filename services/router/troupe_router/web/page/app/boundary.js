@@ -2,7 +2,7 @@
 import { Component, html } from "./html.js";
 import { Fault } from "./parts.js";
 
-// place: what is shown; another place is tried anew.
+// place: what is shown; another place is tried anew. title: what to say instead.
 export class Boundary extends Component {
   state = { error: null };
 
@@ -17,6 +17,6 @@ export class Boundary extends Component {
   render() {
     const { error } = this.state;
     if (!error) return this.props.children;
-    return html`<${Fault} error=${error} retry=${() => this.setState({ error: null })} title="This could not be drawn" />`;
+    return html`<${Fault} error=${error} retry=${() => this.setState({ error: null })} title=${this.props.title || "This could not be drawn"} />`;
   }
 }

@@ -1,6 +1,7 @@
 // Makes a job: a form of the spec's schema, checked by the router as one types.
 import { NativeSelect, SegmentedControl, Textarea, mutate, useDebouncedValue, useDocumentTitle, useLocation, useSearch } from "../../vendor/ui.js";
 import { jobPath, request } from "../api.js";
+import { Boundary } from "../boundary.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { PlanPanel } from "../form/plan_panel.js";
 import { Fault, Loaded, PageHead, Waiting } from "../parts.js";
@@ -44,7 +45,7 @@ function Editor({ schema, tasks, names, algorithms, from }) {
       <${SegmentedControl} size="xs" data=${WAYS} value=${way} onChange=${setWay} aria-label="Edit as" />`} />
     ${error && html`<${Fault} error=${error} />`}
     ${spec === null ? !error && html`<${Waiting} what="Loading the spec" />` : html`<div class="new-job"><div class="new-job-form">
-        ${way === "form" ? html`<${LazyForm} schema=${schema} tasks=${tasks} algorithms=${algorithms} spec=${spec} errors=${check.error?.errors || []} onChange=${setSpec} />` : html`<${JsonEditor} spec=${spec} fault=${fault} onChange=${setSpec} onFault=${setFault} />`}
+        ${way === "form" ? html`<${Boundary} title="The form cannot show this spec; edit it as JSON"><${LazyForm} schema=${schema} tasks=${tasks} algorithms=${algorithms} spec=${spec} errors=${check.error?.errors || []} onChange=${setSpec} /><//>` : html`<${JsonEditor} spec=${spec} fault=${fault} onChange=${setSpec} onFault=${setFault} />`}
       </div><${Submit} spec=${spec} check=${fault ? { ...check, error: { message: fault } } : check} /></div>`}`;
 }
 
