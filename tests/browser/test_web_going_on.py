@@ -99,7 +99,7 @@ def test_job_page_when_opened_then_does_not_ask_for_the_job_at_every_step_of_its
 def test_job_that_succeeded_when_given_more_steps_then_its_page_follows_it_on(
     page: "Page", world: RouterWorld, spec: dict[str, Any]
 ) -> None:
-    job_id = world.submit({**spec, "name": "longer", "steps": 1, "eval": None})
+    job_id = world.submit({**spec, "name": "longer", "steps": 1, "eval": {"num_tasks": 4}})
     world.finish(job_id)
     page.goto(f"/jobs/{job_id}/events")
     page.locator(".event-text", has_text="The job is succeeded").wait_for()
