@@ -80,6 +80,7 @@ class TrainingJob:
             ),
             policy=policy,
             wakes=settings.colocated,
+            conducting=self._ledger.conducting,
         )
         self._progress = progress
         self._control = control

@@ -121,3 +121,23 @@ async def test_conducted_when_time_passes_then_it_is_noted_until_another_router_
         await StepLedger(world.redis, JOB).take("router", "two")
         with pytest.raises(FencedError):
             await keeping
+
+
+async def test_conducted_when_something_holds_the_job_back_then_the_ledger_counts_from_its_end(
+    world: World,
+) -> None:
+    await world.add_job(job_spec(steps=1), "running")
+    held_at = [0.0]
+    term = conducted.Conducted(world.store, world.ledger, JOB, held_at=lambda: held_at[0])
+    now = time.time()
+    await world.store.note(JOB, NOTE, {"since": now - 7200, "until": now - 5})
+    assert await world.ledger.conducting() is None
+    await term.begin()
+    said = await world.ledger.conducting()
+    assert said is not None
+    assert (round(said.counted_s, -2), round(said.silent_s, -1)) == (7200, 0)
+    held_at[0] = time.time()  # the disk is full, or a queue has the job
+    await term.begin()
+    said = await world.ledger.conducting()
+    assert said is not None
+    assert said.counted_s < 60

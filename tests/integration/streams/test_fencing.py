@@ -21,6 +21,7 @@ Change = Callable[[StepLedger], Awaitable[object]]
 CHANGES: dict[str, tuple[Role, Change]] = {
     "open a round": ("router", lambda it: it.open_round(ROUND, ROUND_KIND_TRAIN, 0, [TICKET])),
     "record a round": ("router", lambda it: it.mark_recorded("train-00001")),
+    "say that it conducts": ("router", lambda it: it.note_conducted(1.0)),
     "commit a version": ("trainer", lambda it: it.commit_version("p", 1, "d")),
     "set the result": ("trainer", lambda it: it.set_result({"step": 1})),
     "fail the job": ("trainer", lambda it: it.fail("time is up")),

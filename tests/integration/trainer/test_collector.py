@@ -1,5 +1,6 @@
 """What the trainer collects of a step, from a real Redis, when deliveries go wrong."""
 
+import asyncio
 import math
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ def _collector(
     *,
     max_staleness: int = 0,
     max_dropped_fraction: float = 1.0,
+    timeout_s: float = 30.0,
     scored: Sequence[str] = (),
 ) -> Collector:
     vocabularies = {"shared": 1000}
@@ -32,7 +34,7 @@ def _collector(
         JOB,
         vocabularies,
         first_step=0,
-        timeout_s=30.0,
+        timeout_s=timeout_s,
         control=Control(),
         max_staleness=max_staleness,
         max_dropped_fraction=max_dropped_fraction,
@@ -232,3 +234,25 @@ async def test_collect_when_learning_ahead_outlasts_the_round_then_its_end_is_la
     assert state is not None and state.completed_at is not None
     assert state.completed_at == pytest.approx(time.time(), abs=60.0)
     assert since_end_s[0] - 0.01 <= batch.late_s <= learnt_s[0] + 0.01
+
+
+async def test_collect_when_the_router_is_away_for_longer_than_its_limit_then_the_step_has_it_anew(
+    redis: Redis,
+) -> None:
+    collector, ledger = _collector(redis, timeout_s=0.1), StepLedger(redis, JOB)
+    await redis.hset(keys.ledger(JOB), "conducted", "1.0 1.0")  # long ago
+    collecting = asyncio.create_task(collector.collect(0))
+    done, _ = await asyncio.wait({collecting}, timeout=0.5)
+    assert not done
+    await ledger.note_conducted(0.0)  # a router is there again
+    await play(redis, 0)
+    async with asyncio.timeout(5):
+        assert (await collecting).step == 0
+
+
+async def test_collect_when_a_router_conducts_the_job_then_the_step_has_its_limit(
+    redis: Redis,
+) -> None:
+    await StepLedger(redis, JOB).note_conducted(3600.0)
+    with pytest.raises(JobFailedError, match="was never opened"):
+        await _collector(redis, timeout_s=0.1).collect(0)

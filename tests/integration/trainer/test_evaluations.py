@@ -12,6 +12,7 @@ from trainer_world import JOB
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
 from troupe.ids import eval_round
+from troupe.runtime.streams import keys
 from troupe.runtime.streams.ledger import StepLedger
 from troupe_trainer.control import Control, StoppedError
 from troupe_trainer.publish.evaluations import Evaluations
@@ -83,6 +84,19 @@ async def test_wait_when_nobody_conducts_the_evaluation_then_ends_with_what_to_l
     evaluations = _evaluations(redis, limits={"step_timeout_s": 0.2})
     with pytest.raises(JobFailedError, match="evaluation of version 0, which is not begun"):
         await evaluations.before_checkpoint(0)
+
+
+async def test_wait_when_no_router_conducts_the_job_then_goes_on_after_its_limit(
+    redis: Redis,
+) -> None:
+    await redis.hset(keys.ledger(JOB), "conducted", "1.0 1.0")  # long ago
+    evaluations = _evaluations(redis, limits={"step_timeout_s": 0.1})
+    waiting = asyncio.create_task(evaluations.before_checkpoint(0))
+    done, _ = await asyncio.wait({waiting}, timeout=0.5)
+    assert not done
+    await _record(redis, 0)
+    async with asyncio.timeout(5):
+        await waiting
 
 
 async def test_wait_when_the_job_is_stopped_then_ends(redis: Redis) -> None:

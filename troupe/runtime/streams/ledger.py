@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from troupe.api.records.v1.records_pb2 import Episode, Group, RoundKind, Ticket
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
 from troupe.runtime.streams import keys, scripts
+from troupe.runtime.streams.conducting import Conducting, conducting, note_conducted
 from troupe.runtime.streams.fencing import (
     Fence,
     Role,
@@ -291,6 +292,14 @@ class StepLedger:
     async def failure(self) -> str | None:
         """Why the job can't go on, or None."""
         return (await self._ledger_fields()).get("failure")
+
+    async def note_conducted(self, counted_s: float) -> None:
+        """Say that the job is conducted, and for how long its limits have counted."""
+        await note_conducted(self._redis, self._job_id, self._fence, counted_s=counted_s)
+
+    async def conducting(self) -> Conducting | None:
+        """What its conductor said last of the job's time; None where it says nothing."""
+        return await conducting(self._redis, self._job_id)
 
     async def wait_change(self, timeout_s: float) -> None:
         """Return when the ledger changed since the last return, or after ``timeout_s``.

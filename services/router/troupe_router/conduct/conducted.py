@@ -1,12 +1,14 @@
 """Since when a job has been conducted without a gap; its deadlines count from there.
 
-Owns a note of it beside the job's record. While a job is paused, or no router is there, it can't go
-on, so that time counts against nothing. An interruption of seconds is no gap: a job that is
-interrupted again and again still meets its deadlines.
+Owns a note of it beside the job's record, and one in the ledger for the trainer's own deadlines.
+While a job is paused, or no router is there, it can't go on, so that time counts against nothing.
+An interruption of seconds is no gap: a job that is interrupted again and again still meets its
+deadlines.
 """
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
 from troupe.runtime.streams.ledger import StepLedger
@@ -22,9 +24,20 @@ _REDIS_AWAY_S = 60.0
 
 
 class Conducted:
-    """One term of conducting a job. ``since`` is in Unix seconds."""
+    """One term of conducting a job. ``since`` is in Unix seconds.
 
-    def __init__(self, store: JobStore, ledger: StepLedger, job_id: str) -> None:
+    ``held_at`` is when something that is nobody's fault was last seen to hold the job back.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        ledger: StepLedger,
+        job_id: str,
+        *,
+        held_at: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._held_at = held_at
         self._store = store
         self._ledger = ledger
         self._job_id = job_id
@@ -50,6 +63,7 @@ class Conducted:
             await until_redis_answers(self._note, what, within_s=_REDIS_AWAY_S)
 
     async def _note(self) -> None:
-        await self._ledger.check()
-        value = {"since": self.since, "until": time.time()}
+        now = time.time()
+        await self._ledger.note_conducted(max(0.0, now - max(self.since, self._held_at())))
+        value = {"since": self.since, "until": now}
         await self._store.note(self._job_id, NOTE, value)

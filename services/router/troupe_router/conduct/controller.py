@@ -93,7 +93,6 @@ class JobController:
         self._events = EventLog(parts.redis, job.job_id, source="router")
         self._ledger = StepLedger(parts.redis, job.job_id)
         self._fence: Fence | None = None
-        self._conducted = Conducted(parts.store, self._ledger, job.job_id)
         self._recorder: Recorder | None = None
         self._trackers = Trackers(job, parts.store, self._events)
         self._components = JobComponents(
@@ -103,6 +102,9 @@ class JobController:
             parts.members,
             self._events,
             router=parts.router,
+        )
+        self._conducted = Conducted(
+            parts.store, self._ledger, job.job_id, held_at=self._last_held_at
         )
 
     async def run(self) -> None:
@@ -237,8 +239,7 @@ class JobController:
                 missing = [f"the trainer's first version of policy '{p}'" for p in late]
             if not missing:
                 return
-            held_at = max(self._parts.disk.short_at, self._components.held_at)
-            if patience.left_s(max(began, held_at, self._conducted.since)) <= 0:
+            if patience.left_s(max(began, self._last_held_at(), self._conducted.since)) <= 0:
                 raise JobFailedError(
                     f"not everything was up within {limit_s:.0f} s (limits.startup_timeout_s = "
                     f"{limits.startup_timeout_s:g} s, and {load_s(self._job.spec):.0f} s to load "
@@ -246,6 +247,10 @@ class JobController:
                     f"missing: {', '.join(missing)}. Look at {self._job.run_dir / 'logs'}"
                 )
             await asyncio.sleep(_LOOK_S)
+
+    def _last_held_at(self) -> float:
+        """When a full disk, a queue or the pulling of images last held the job back."""
+        return max(self._parts.disk.short_at, self._components.held_at)
 
     async def _watch_cancel(self) -> NoReturn:
         while True:

@@ -26,6 +26,7 @@ from troupe.runtime.transient import is_transient
 from troupe.vision.model import VisionModel
 from troupe_trainer.control import Control
 from troupe_trainer.learn.ahead_times import AheadTimes
+from troupe_trainer.learn.patience import Patience
 from troupe_trainer.learn.validation import Expected, fault
 
 _log = get_logger(__name__)
@@ -136,15 +137,14 @@ class Collector:
         lacks room to open the round, ``cover`` lets the groups of earlier steps go.
 
         Raises:
-            JobFailedError: not so within ``timeout_s`` of the opening of the round, or more of its
-                tickets were dropped than allowed: what is left is no step of this job.
+            JobFailedError: not so within ``timeout_s`` (see `patience`) of the opening of the
+                round, or more of its tickets were dropped than allowed: it is no step of this job.
             StoppedError: the job was asked to stop.
             FencedError: another trainer has taken over.
         """
-        round_id, asked_at = train_round(step), time.time()
-        began, learning = time.monotonic(), AheadTimes()
-        deadline, is_open, look_at = began + self._timeout_s, False, began + UNOPENED_S
-        self._finished = _Finished()
+        round_id, asked_at, began = train_round(step), time.time(), time.monotonic()
+        learning, patience = AheadTimes(), Patience(self._timeout_s, self._ledger.conducting)
+        is_open, look_at, self._finished = False, began + UNOPENED_S, _Finished()
         while True:
             self._control.raise_if_stopped()
             await self._ledger.check()
@@ -162,8 +162,9 @@ class Collector:
                     late_s=learning.late_s(state.completed_at),
                 )
             if state is not None and not is_open:
-                deadline, is_open = time.monotonic() + self._timeout_s, True
-            if time.monotonic() > deadline:
+                is_open = True
+                patience.begin_anew()
+            if await patience.is_over():
                 raise JobFailedError(self._what_is_missing(step, state))
             if state is None and cover is not None and time.monotonic() > look_at:
                 await self.make_room(cover)

@@ -83,7 +83,7 @@ class SharedDevice:
         self._publisher.go_on()
 
     async def _until_asleep(self) -> None:
-        deadline = time.monotonic() + self._limit_s
+        patience = self._publisher.patience(self._limit_s)
         while True:
             problem = "none is registered"
             try:
@@ -97,7 +97,7 @@ class SharedDevice:
                     raise
                 if not error.retryable:
                     raise JobFailedError(f"The rollout replica can't sleep: {problem}") from error
-            if time.monotonic() > deadline:
+            if await patience.is_over():
                 raise JobFailedError(
                     f"The rollout replica did not give the device back within {self._limit_s:g} s: "
                     f"{problem}. Look at its log, or raise limits.startup_timeout_s."

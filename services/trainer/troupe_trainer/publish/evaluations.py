@@ -14,6 +14,7 @@ from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.streams.round_state import RoundState
 from troupe.spec.job import JobSpec
 from troupe_trainer.control import Control
+from troupe_trainer.learn.patience import Patience
 
 _LOOK_S = 1.0
 _MAKE_ROOM_S = 5.0
@@ -53,21 +54,23 @@ class Evaluations:
         """Wait until the evaluation of version ``step`` is recorded, if one is due.
 
         Raises:
-            JobFailedError: not within ``limits.step_timeout_s`` of its opening.
+            JobFailedError: not within ``limits.step_timeout_s`` of its opening, of the time in
+                which a router conducts the job.
             StoppedError: the job was asked to stop.
             FencedError: another trainer has taken over.
         """
         if step not in self._steps:
             return
-        began = time.monotonic()
-        deadline, look_at, is_open = began + self._timeout_s, began + _MAKE_ROOM_S, False
+        patience = Patience(self._timeout_s, self._ledger.conducting)
+        look_at, is_open = time.monotonic() + _MAKE_ROOM_S, False
         while not await self._is_over(step, state := await self._ledger.round(eval_round(step))):
             if state is not None and not is_open:
-                deadline, is_open = time.monotonic() + self._timeout_s, True
+                patience.begin_anew()
+                is_open = True
             if time.monotonic() > look_at:
                 await self._make_room()
                 look_at = time.monotonic() + _MAKE_ROOM_S
-            if time.monotonic() > deadline:
+            if await patience.is_over():
                 raise JobFailedError(
                     f"Waited limits.step_timeout_s = {self._timeout_s:g} s for the evaluation of "
                     f"version {step}, which is {'not over' if is_open else 'not begun'}; the "

@@ -26,6 +26,7 @@ from troupe.spec.deadlines import push_s, startup_s
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import LoraSpec
 from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.learn.patience import Ask, Patience, nobody_says
 from troupe_trainer.publish.delivery import Delivery, Errors
 from troupe_trainer.publish.push import Life, Push, PushSeconds, life_of
 from troupe_trainer.publish.push_events import NoPushListener, PushListener, push_refusal
@@ -63,8 +64,11 @@ class Publisher:
         listener: PushListener | None = None,
         policy: str = "",
         wakes: bool = False,
+        conducting: Ask = nobody_says,
     ) -> None:
-        """``wakes``: replicas sleep until they are sent weights; see `device`."""
+        """``wakes``: replicas sleep until they are sent weights; see `device`. ``conducting``: what
+        the job's conductor says of its time."""
+        self._conducting = conducting
         self._job_id = job_id
         self._spec = spec
         self._router = router
@@ -77,6 +81,10 @@ class Publisher:
         policies = [policy] if policy else list(spec.policies)
         self._locks = {name: asyncio.Lock() for name in policies}
 
+    def patience(self, limit_s: float) -> Patience:
+        """A wait for replicas that begins now."""
+        return Patience(limit_s, self._conducting)
+
     async def wait_for_replicas(self) -> None:
         """Wait until each of its policies has as many serving replicas as the spec asks for.
 
@@ -86,13 +94,13 @@ class Publisher:
             JobFailedError: too few replicas within ``deadlines.startup_s``.
         """
         limit_s = startup_s(self._spec)
-        deadline = time.monotonic() + limit_s
+        patience = self.patience(limit_s)
         while True:
             counts = {p: len(await self._members(p)) for p in self._locks}
             lacking = {p: n for p, n in counts.items() if n < self._spec.policies[p].replicas}
             if not lacking and await self._ask():
                 return
-            if time.monotonic() > deadline:
+            if await patience.is_over():
                 shortfall = ", ".join(
                     f"'{p}' has {n} of {self._spec.policies[p].replicas}"
                     for p, n in lacking.items()
@@ -252,11 +260,19 @@ class Publisher:
             await self._listener.caught_up(push.export, self._delivery.via, result)
 
     async def _until_all(self, policy: str, push: Push, done: set[Life], act: Act) -> None:
-        """Repeat ``act`` on the present replicas that are not ``done``, until none is left."""
+        """Repeat ``act`` on the present replicas that are not ``done``, until none is left.
+
+        The time in which no router answers does not count: replicas come and go unseen.
+        """
         limit_s = push_s(self._spec, policy, push.export.manifest.size_bytes)
-        deadline = time.monotonic() + limit_s
+        patience = self.patience(limit_s)
         while True:
+            asked_at = time.monotonic()
             members = await self._members_or_none(policy, push)
+            if members is None:
+                await asyncio.sleep(POLL_S)
+                patience.leave_out(time.monotonic() - asked_at)
+                continue
             todo = [m for m in members if life_of(m) not in done]
             if members and not todo:
                 return
@@ -266,7 +282,7 @@ class Publisher:
                     await self._note_failure(member, error, push)
             if todo and not any(errors):
                 continue
-            if time.monotonic() > deadline:
+            if await patience.is_over():
                 version = push.export.manifest.policy_version
                 raise JobFailedError(
                     f"Version {version} of policy '{policy}' did not reach every replica within "
@@ -275,14 +291,14 @@ class Publisher:
                 )
             await asyncio.sleep(POLL_S)
 
-    async def _members_or_none(self, policy: str, push: Push) -> list[Replica]:
+    async def _members_or_none(self, policy: str, push: Push) -> list[Replica] | None:
         try:
             return await self._members(policy)
         except TroupeError as error:
             if not error.retryable:
                 raise
             push.problem = error.message
-            return []
+            return None
 
     async def _note_failure(self, replica: Replica, error: TroupeError, push: Push) -> None:
         """Record a failure that may pass, and count rejections; raise any other as the job's."""
