@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from troupe.clients.rollout import RolloutClient
 from troupe.clients.router import RouterClient
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, JobFailedError, UnavailableError
 from troupe.runtime.faults import reached
 from troupe.runtime.serving.life import replica_name
 from troupe.runtime.serving.memory import settle_heap
@@ -20,6 +20,7 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.fencing import Fence
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.transient import is_transient
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import teacher_name
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
@@ -93,7 +94,7 @@ class TrainingJob:
             StoppedError: it was asked to stop; its state is in a checkpoint.
             FencedError: another trainer has taken over.
         """
-        _check_writable(self._run_dir)
+        check_writable(self._run_dir)
         # Before anything is read: from now on a predecessor that wakes up can change nothing.
         holder = replica_name(self._settings, "trainer")
         self._fence = await self._ledger.take("trainer", holder, policy=self._policy)
@@ -270,13 +271,24 @@ def admitting(ledger: StepLedger) -> Callable[[], None]:
     return admit
 
 
-def _check_writable(run_dir: Path) -> None:
+def check_writable(run_dir: Path) -> None:
+    """Fail early where the run folder takes no files.
+
+    Raises:
+        InvalidArgumentError: it is another user's, or no folder.
+        UnavailableError: the machine is short of something, such as disk; it may pass.
+    """
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         probe = run_dir / ".writable"
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
+        if is_transient(error):
+            raise UnavailableError(
+                f"The trainer can't write to the run folder {run_dir} now ({error.strerror}); it "
+                "begins again when the machine has what it lacks."
+            ) from error
         raise InvalidArgumentError(
             f"The run folder {run_dir} is not writable for the trainer ({error.strerror}). Give "
             "another one, or change its owner."
