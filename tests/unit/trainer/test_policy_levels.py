@@ -303,6 +303,22 @@ async def test_step_when_one_group_gives_no_number_then_it_alone_is_saved(
     assert list(saved.groups) == [bad]
 
 
+async def test_step_when_its_bad_groups_cannot_be_kept_then_the_error_is_told_all_the_same(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    it = batch(3)
+    it.groups["two"][1].candidates[0].rollout_logprobs[0] = -1000.0
+    (tmp_path / "nan-step-3.pb").mkdir()  # a file that can't be replaced, as on a full disk
+    team = await Learners.load(
+        duo(tiny_model, policy(tiny_model), policy(tiny_model)), tmp_path, device="cpu", threads=1
+    )
+    try:
+        with pytest.raises(NonFiniteError, match=r"Step 4 stopped.*could not be kept in .*\.pb"):
+            await team.learn(it)
+    finally:
+        team.close()
+
+
 async def test_filters_when_zero_variance_is_filtered_then_flat_groups_do_not_dilute(
     tiny_model: Path, tmp_path: Path
 ) -> None:

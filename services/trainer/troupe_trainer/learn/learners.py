@@ -50,12 +50,14 @@ AHEAD_S = 0.5
 class Learned:
     """One step of all policies: trained groups and their outcomes, by policy.
 
-    ``ahead_s``: for how long it was learnt while its round was still being played.
+    ``ahead_s``: for how long it was learnt while its round was still being played. ``is_idle``: it
+    was no policy's turn to learn, or all are frozen.
     """
 
     credited: Mapping[str, list[CreditedGroup]]
     outcomes: Mapping[str, LearnOutcome]
     ahead_s: float = 0.0
+    is_idle: bool = False
 
 
 @dataclass(slots=True)
@@ -236,7 +238,8 @@ class Learners:
         """One training step of every policy.
 
         Raises:
-            NonFiniteError: the groups at fault are in ``nan-step-<k>.pb`` of the run folder.
+            NonFiniteError: the groups at fault are in ``nan-step-<k>.pb`` of the run folder, if it
+                takes them.
         """
         return await self.on_thread(lambda: self._learn(batch))
 
@@ -285,20 +288,26 @@ class Learners:
                     learnt, batch.step, is_flat=bool(groups) and not learnt
                 )
             except NonFiniteError as error:
-                mark = f"{self.policy}-" if self.policy else ""
-                path = self._run_dir / f"nan-{mark}step-{batch.step}.pb"
-                records = pb.Episode(groups=[group.record for group in error.groups])
-                replace_file(path, records.SerializeToString())
-                raise NonFiniteError(
-                    f"Step {counted(batch.step)} stopped. {error.message} They are in {path} (a "
-                    "troupe.api.records.v1.Episode).",
-                    error.groups,
-                ) from error
+                kept = self._keep_offenders(batch.step, error)
+                message = f"Step {counted(batch.step)} stopped. {error.message} {kept}"
+                raise NonFiniteError(message, error.groups) from error
             outcome = outcomes[policy]
             outcomes[policy] = replace(outcome, metrics=outcome.metrics | values.get(policy, {}))
         self._take_over(batch.step + 1)
         self._begun = _Begun(-1)
-        return Learned(credit.groups, outcomes, begun.seconds)
+        is_idle = not any(self._spec.learns(policy, batch.step) for policy in self.by_policy)
+        return Learned(credit.groups, outcomes, begun.seconds, is_idle)
+
+    def _keep_offenders(self, step: int, error: NonFiniteError) -> str:
+        """Write the groups at fault to a file; says where, or why not: the error matters more."""
+        mark = f"{self.policy}-" if self.policy else ""
+        path = self._run_dir / f"nan-{mark}step-{step}.pb"
+        records = pb.Episode(groups=[group.record for group in error.groups])
+        try:
+            replace_file(path, records.SerializeToString())
+        except OSError as refusal:
+            return f"They could not be kept in {path} ({refusal.strerror})."
+        return f"They are in {path} (a troupe.api.records.v1.Episode)."
 
     def _credit_step(self, batch: Batch, begun: _Begun) -> AssignedCredit:
         """Credit of all groups; where a ticket's depends on itself alone, that of ``begun``."""
