@@ -10,6 +10,8 @@ from trainer_data import job_spec, make_group
 
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.checkpointing import Checkpointing
+from troupe_trainer.checkpoint.files import Checkpoints
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.learn.report import step_report
@@ -85,3 +87,39 @@ async def test_flat_step_when_there_is_a_critic_then_its_numbers_are_reported(
     assert report.value_mean == 0.0
     assert 0.0 < report.value_loss <= 1.0
     assert report.loss is None
+
+
+class _Said:
+    """Events of a job."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    async def emit(self, kind: str, *_: Any, **__: Any) -> None:
+        self.kinds.append(kind)
+
+    async def read(self, *_: Any, **__: Any) -> list[Any]:
+        return []
+
+
+async def test_flat_step_when_the_trainers_policy_is_not_to_learn_then_nothing_is_said(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    policy: dict[str, Any] = {"model": str(tiny_model), "train": {"kind": "lora", "rank": 4}}
+    spec = job_spec(
+        tiny_model,
+        policies={"shared": policy, "partner": {**policy, "frozen": True}},
+        agents={"tool": {"policy": "shared"}, "planner": {"policy": "partner"}},
+        trainer={"per_policy": True},
+    )
+    said: Any = _Said()
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1, policy="partner")
+    try:
+        checkpoints = Checkpoints(tmp_path, spec, policy="partner")
+        checkpointing = Checkpointing(spec, team, checkpoints, said)
+        it = Batch(0, {"partner": []}, {})
+        report = step_report(it, await team.learn(it), 1.0, policy="partner")
+        await checkpointing.emit_flat(report, it)
+    finally:
+        team.close()
+    assert (report.is_flat, said.kinds) == (None, [])

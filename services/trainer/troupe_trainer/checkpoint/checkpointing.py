@@ -190,6 +190,8 @@ class Checkpointing:
 
     async def emit_flat(self, report: TrainerPart, batch: Batch) -> None:
         """Emit an event when no group of the step had rewards to learn from, and it is news."""
+        if report.is_flat is None:  # nobody's turn to learn
+            return
         if not report.is_flat:
             self._flat_steps.varied()
             return

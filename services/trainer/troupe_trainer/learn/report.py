@@ -32,7 +32,8 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
     Rewards and lengths are over all candidates of valid groups; ``groups_trained`` counts the
     groups with a gradient, ``groups_zero_variance`` those whose advantages are all 0. A group may
     be both, since a KL term or an entropy bonus has a gradient too. In a flat step no group has an
-    advantage, so no policy learns from its rewards. The trainer of one ``policy`` reports its name,
+    advantage, so no policy learns from its rewards; where none of the trainer's was to, it is
+    neither flat nor not. The trainer of one ``policy`` reports its name,
     and the counts by which its numbers are combined with the other trainers'. ``learn_s`` is the
     time of learning after the round, which ``batch.late_s`` is of.
     """
@@ -62,7 +63,7 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
         truncated_fraction=_mean([c.finish_reason == pb.FINISH_REASON_LENGTH for _, c in sampled]),
         groups_trained=sum(o.trained_groups for o in learned.outcomes.values()),
         groups_zero_variance=zero,
-        is_flat=zero == len(credited),
+        is_flat=None if learned.is_idle else zero == len(credited),
         groups_dropped=dict(batch.dropped),
         candidates_filtered=sum(group.num_filtered for group in credited),
         trained_tokens=trained_tokens,
