@@ -1,5 +1,6 @@
 """Which groups share an optimizer step, and that parity is measured on all of them."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import group_outcome
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.outcome import Minibatch, step_metrics
 from troupe_trainer.samples import CreditedGroup, credit
 
 
@@ -101,3 +103,15 @@ def test_parity_when_there_are_minibatches_then_it_is_that_of_all_before_any_upd
         for name in ("parity_kl", "parity_ratio"):
             assert metrics[name] == pytest.approx(measured[0][name], rel=1e-4)
     assert measured[0]["parity_kl"] > 0.01
+
+
+def test_metrics_when_a_minibatch_makes_no_optimizer_step_then_are_means_over_the_others() -> None:
+    moved = [
+        Minibatch(sums=defaultdict(float), loss=loss, grad_norm=norm, num_tokens=5)
+        for loss, norm in ((2.0, 3.0), (4.0, 1.0))
+    ]
+    flat = Minibatch(sums=defaultdict(float))
+    metrics = step_metrics([moved[0], flat, moved[1], flat])
+    assert (metrics["loss"], metrics["grad_norm"]) == (3.0, 2.0)
+    metrics = step_metrics([flat])
+    assert (metrics["loss"], metrics["grad_norm"]) == (0.0, 0.0)

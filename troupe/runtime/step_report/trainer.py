@@ -94,7 +94,7 @@ class TrainerPart(Part):
         curve=Curve("push", "went over"),
     )
 
-    loss: Number = number("Mean loss of the minibatches.", "number", BY_TOKENS)
+    loss: Number = number("Mean loss of the minibatches that moved weights.", "number", BY_TOKENS)
     kl_rollout: Number = number(
         "KL divergence (k3) between rollout and trainer on the same tokens.",
         "nats",
@@ -206,7 +206,7 @@ class TrainerPart(Part):
         curve=Curve("entropy", "entropy", by_policy=True),
     )
     grad_norm: Number = number(
-        "Mean gradient norm of the minibatches, before clipping.",
+        "Mean gradient norm of the minibatches that moved weights, before clipping.",
         "number",
         BY_TOKENS,
         curve=Curve("grad", "norm", by_policy=True),

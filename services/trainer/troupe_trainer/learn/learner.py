@@ -360,7 +360,7 @@ class Learner:
             outcome.imitated = self._passes.imitate(*shown)
         reached("trainer.learning", self._optimizer.next_step)
         self._optimizer.advance(share.num_groups or shown[0].denominator)
-        if outcome.num_tokens or outcome.imitated.num_tokens:
+        if outcome.is_update:
             self._optimizer.update(outcome, number)
             self.model.revision += 1
         return outcome

@@ -118,6 +118,11 @@ class Minibatch:
         self.drift_max = max(self.drift_max, part.drift_max)
         self.num_tokens += part.num_tokens
 
+    @property
+    def is_update(self) -> bool:
+        """Whether it has a gradient, so that the optimizer makes a step."""
+        return bool(self.num_tokens or self.imitated.num_tokens)
+
     def is_finite(self) -> bool:
         """Loss and gradient are numbers."""
         return all(map(math.isfinite, (self.loss, self.imitated.loss, self.grad_norm)))
@@ -132,14 +137,17 @@ class Minibatch:
 
 
 def step_metrics(minibatches: Sequence[Minibatch]) -> dict[str, float]:
-    """The means over all trained tokens, and of loss and gradient norm over the minibatches."""
+    """The means over all trained tokens, and of loss and gradient norm over the minibatches that
+    made an optimizer step; one whose groups have no gradient makes none."""
     totals: dict[str, float] = defaultdict(float)
     loss = grad_norm = 0.0
+    num_updates = sum(part.is_update for part in minibatches)
     for part in minibatches:
         for name, value in part.sums.items():
             totals[name] += value
-        loss += part.loss / len(minibatches)
-        grad_norm += part.grad_norm / len(minibatches)
+        if part.is_update:
+            loss += part.loss / num_updates
+            grad_norm += part.grad_norm / num_updates
     trained = max(1, sum(part.num_tokens for part in minibatches))
     metrics = {name: value / trained for name, value in totals.items() if name != FLOPS}
     metrics |= {"loss": loss, "grad_norm": grad_norm}
