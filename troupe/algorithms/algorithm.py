@@ -128,6 +128,14 @@ class Algorithm(Protocol):
         ...
 
 
+def has_own_loss(algorithm: Algorithm) -> bool:
+    """Whether its loss is not one of Troupe's, so that it may have a gradient without advantages.
+
+    All of Troupe's are 0 there, but for their terms of entropy and KL.
+    """
+    return not type(algorithm).loss.__module__.startswith("troupe.algorithms.")
+
+
 def advantages_of_group(algorithm: Algorithm, group: GroupOutcome) -> list[float]:
     """The advantages of ``group`` alone; raises InvalidArgumentError as `advantages_of_step`."""
     return _called(algorithm, "advantages", [group], group)[0]

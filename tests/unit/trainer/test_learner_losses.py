@@ -245,3 +245,20 @@ def test_groups_without_variance_when_the_loss_has_a_kl_then_are_still_learnt_fr
     learner = _learner(spec)
     flat = _on_policy(learner, make_group(random.Random(1), rewards=[0.5] * 4))
     assert learner.step([_credited(flat, spec)]).trained_tokens > 0
+
+
+class _Likelihood(AtGrpo):
+    """An own loss that asks for no advantage."""
+
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        return LossOutput(-(inputs.trainer_logprobs_N * inputs.weights_N).sum(), {})
+
+
+def test_groups_without_variance_when_the_loss_is_an_own_one_then_it_is_asked(
+    tiny_model: Path,
+) -> None:
+    spec = _spec(tiny_model, LORA)
+    flat = make_group(random.Random(1), rewards=[0.5] * 4)
+    own = Learner("shared", spec, _Likelihood(spec.algorithm), device="cpu")
+    assert own.step([_credited(flat, spec)]).trained_tokens > 0
+    assert _learner(spec).step([_credited(flat, spec)]).trained_tokens == 0

@@ -5,7 +5,7 @@ Owns what of it follows from the spec. Pure: the same groups, the same layout. N
 
 from collections.abc import Sequence
 
-from troupe.algorithms.algorithm import Algorithm
+from troupe.algorithms.algorithm import Algorithm, has_own_loss
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe.vision.model import VisionModel
@@ -39,8 +39,10 @@ class Layout:
         self._num_ranks = num_ranks
         self._trained_vision = trained_vision
         self._by_token = algorithm.aggregation == "token"
-        self._keeps_flat_groups = algorithm.needs.entropy or (
-            algorithm.needs.reference and spec.algorithm.loss.kl.where == "loss"
+        self._keeps_flat_groups = (
+            has_own_loss(algorithm)
+            or algorithm.needs.entropy
+            or (algorithm.needs.reference and spec.algorithm.loss.kl.where == "loss")
         )
         self._windows = Windows(spec, algorithm.sampler(), is_exact=sums_exactly)
 
@@ -74,8 +76,8 @@ class Layout:
     def is_used(self, group: CreditedGroup) -> bool:
         """Whether the loss of ``group`` has a gradient.
 
-        Groups without signal have none under a loss without entropy or KL: they count in the
-        denominator and are not computed.
+        Groups without signal have none under a loss of Troupe's without entropy or KL: they count
+        in the denominator and are not computed. An own loss is always asked.
         """
         return group.num_samples > 0 and (self._keeps_flat_groups or group.has_signal)
 
