@@ -4,7 +4,7 @@ Owns everything around the loop. Never serves requests and never registers.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from troupe_trainer.publish.versions import Versions
 from troupe_trainer.settings import TrainerSettings
 
 _log = get_logger(__name__)
+_HEED_S = 1.0
 _ADMIT_S = 60.0
 """A ledger that does not answer by then refuses a checkpoint, which is tried again."""
 
@@ -151,10 +152,12 @@ class TrainingJob:
         try:
             async with asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._publisher.watch())
+                heeding = tasks.create_task(heed(ranks, self._ledger.fail))
                 await self._train(learners, shared or TrainersDevice())
                 self._progress.enter("done")
                 await self._control.stopped()
                 watch.cancel()
+                heeding.cancel()
         except ExceptionGroup as group:
             raise _first(group) from group
         finally:
@@ -259,6 +262,18 @@ class TrainingJob:
                 lambda source=learner, s=spec, f=folder: export_artifacts(source, s, f)
             )
         return {"step": self._spec.steps, "policies": policies}
+
+
+async def heed(ranks: Ranks, tell: Callable[[str], Awaitable[None]]) -> None:
+    """Fail the job where a rank above 0 alone can't go on: rank 0 waits for it in a collective.
+
+    ``tell`` is given the reason first, since leaving the ranks may take long.
+    """
+    while ranks.size > 1:
+        if reason := await asyncio.to_thread(ranks.failure):
+            await tell(reason)
+            raise JobFailedError(reason)
+        await asyncio.sleep(_HEED_S)
 
 
 def admitting(ledger: StepLedger) -> Callable[[], None]:

@@ -54,9 +54,10 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
             raise ConnectionError(f"rank 0 asked for {method!r}, which ranks do not run")
         try:
             work(*arguments)
-        # Rank 0 raises the same error and ends the job. A loss that fails on this rank alone
-        # leaves rank 0 in a collective, which ends with its own timeout.
-        except (NonFiniteError, LossFailedError) as error:
+        except NonFiniteError as error:  # rank 0 raises the same, and ends the job
+            _log.warning("ranks.step_failed", rank=ranks.rank, error=error.message)
+        except LossFailedError as error:  # of this rank's groups, so rank 0 waits in a collective
+            ranks.fail(error.message)
             _log.warning("ranks.step_failed", rank=ranks.rank, error=error.message)
 
 

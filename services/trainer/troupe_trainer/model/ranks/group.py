@@ -64,6 +64,10 @@ class Ranks:
         """Over all ranks: the sums of ``sums`` and the largest of ``maxima``."""
         return {**sums, **maxima}
 
+    def failure(self) -> str | None:
+        """Rank 0: why another rank alone can't go on, which would leave this one waiting."""
+        return None
+
     def tell(self, message: Message) -> None:
         """Give every other rank a (policy, method, arguments) to run."""
 
@@ -147,6 +151,14 @@ class Spread(Ranks):
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
         values: list[float] = [*total.tolist(), *largest.tolist()[:-1]]
         return dict(zip([*sums, *maxima], values, strict=True))
+
+    def failure(self) -> str | None:
+        """As ``Ranks``."""
+        return self._notes.failure(self.size)
+
+    def fail(self, reason: str) -> None:
+        """Follower: let rank 0 see why this rank can't go on."""
+        self._notes.fail(self.rank, reason)
 
     def num_blind(self, path: Path) -> int:
         """As ``Ranks``; a follower calls it too, when it was told ``SEES``."""

@@ -13,6 +13,7 @@ LISTEN_S = 10.0
 """A reader looks so often whether rank 0 is still there."""
 _ALIVE = "alive"
 _CALLED = "called"
+_FAILED = "failed"
 
 
 class Notes:
@@ -60,6 +61,18 @@ class Notes:
             raise ConnectionError(f"rank 0 is gone: {error}") from error
         self._number += 1
         return note
+
+    def fail(self, rank: int, reason: str) -> None:
+        """A reader: let rank 0 see why this rank alone can't go on."""
+        self._store.set(f"{_FAILED}/{rank}", reason.encode())
+
+    def failure(self, num_ranks: int) -> str | None:
+        """Rank 0: what a reader could not go on with. From any thread, and it waits for nobody."""
+        for rank in range(1, num_ranks):
+            if self._store.check([key := f"{_FAILED}/{rank}"]):
+                reason: bytes = self._store.get(key)
+                return reason.decode()
+        return None
 
     def _forget_last(self) -> None:
         """Count this rank as a reader of the note before: the last one deletes it.
