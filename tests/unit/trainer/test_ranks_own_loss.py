@@ -1,4 +1,4 @@
-"""An own loss over two gloo ranks: what it raises on one of them."""
+"""An own loss over two gloo ranks: its metrics, and what it raises on one of them."""
 
 import contextlib
 import threading
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
-from ranks_world import load
+from ranks_world import load, ranks_with
 from trainer_data import groups_of_step, job_spec
 
 from troupe.algorithms.load import load_algorithm
@@ -54,6 +54,17 @@ def _learner(spec: JobSpec, ranks: Ranks) -> tuple[Learner, list[CreditedGroup]]
     groups = groups_of_step(0, tasks=3)
     credited = [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups]
     return Learner("shared", spec, algorithm, device="cpu", ranks=ranks), credited
+
+
+def test_own_loss_when_each_rank_has_another_metric_then_all_are_summed(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = _spec(tiny_model, tmp_path, "Own")
+    with ranks_with(spec) as ranks:
+        learner, credited = _learner(spec, ranks)
+        metrics = learner.step(credited).metrics
+    assert min(metrics["seen_by_0"], metrics["seen_by_1"]) > 0
+    assert metrics["seen_by_0"] + metrics["seen_by_1"] == pytest.approx(1.0)
 
 
 def test_own_loss_when_it_raises_on_rank_1_alone_then_rank_0_sees_its_line(

@@ -96,9 +96,10 @@ class Minibatch:
         """The sums of all ranks."""
         if ranks.size == 1:
             return self
-        names = dict(sorted(self.sums.items()))
+        names = ranks.names_of_all(self.sums)
+        sums = {name: self.sums.get(name, 0.0) for name in names}
         totals = ranks.added(
-            {**names, "_loss": self.loss, "_tokens": float(self.num_tokens)},
+            {**sums, "_loss": self.loss, "_tokens": float(self.num_tokens)},
             {"_ratio_max": self.ratio_max, "_drift_max": self.drift_max},
         )
         return Minibatch(

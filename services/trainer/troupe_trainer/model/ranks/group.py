@@ -9,9 +9,11 @@ once, so that the collectives inside match. Owns torch.distributed. Never sees g
 
 import contextlib
 import functools
+import hashlib
+import json
 import math
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -63,6 +65,10 @@ class Ranks:
     def added(self, sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
         """Over all ranks: the sums of ``sums`` and the largest of ``maxima``."""
         return {**sums, **maxima}
+
+    def names_of_all(self, names: Iterable[str]) -> list[str]:
+        """The names that any rank gives, sorted."""
+        return sorted(names)
 
     def failure(self) -> str | None:
         """Rank 0: why another rank alone can't go on, which would leave this one waiting."""
@@ -151,6 +157,22 @@ class Spread(Ranks):
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
         values: list[float] = [*total.tolist(), *largest.tolist()[:-1]]
         return dict(zip([*sums, *maxima], values, strict=True))
+
+    def names_of_all(self, names: Iterable[str]) -> list[str]:
+        """As ``Ranks``. An own loss may have a metric on some micro-batches only."""
+        own = sorted(names)
+        document = json.dumps(own).encode()
+        digest = float(int.from_bytes(hashlib.sha256(document).digest()[:6]))
+        alike = torch.tensor([digest, -digest, float(len(document))], dtype=torch.float64)
+        dist.all_reduce(alike, op=dist.ReduceOp.MAX, group=_gloo())
+        if alike[0] == -alike[1]:
+            return own
+        padded = torch.zeros(int(alike[2]), dtype=torch.uint8)
+        padded[: len(document)] = torch.frombuffer(bytearray(document), dtype=torch.uint8)
+        found = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(found, padded, group=_gloo())
+        documents = [bytes(each.tolist()).rstrip(b"\0") for each in found]
+        return sorted({name for document in documents for name in json.loads(document)})
 
     def failure(self) -> str | None:
         """As ``Ranks``."""
