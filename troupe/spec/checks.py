@@ -166,6 +166,15 @@ def _staleness(spec: JobSpec) -> list[Issue]:
     return [Issue("/algorithm/loss/importance", f"{why}; add `importance: {{}}`")]
 
 
+def best_issues(spec: JobSpec) -> list[Issue]:
+    """Refused at submission; older jobs may have it, and are read and go on."""
+    if not spec.checkpoint.keep_best or spec.algorithm.alternate is None:
+        return []
+    why = "with algorithm.alternate each step has the rewards of another policy's agents alone"
+    message = f"{why}, by which no best step can be chosen; set keep_best: 0"
+    return [Issue("/checkpoint/keep_best", message)]
+
+
 def _per_policy(spec: JobSpec) -> list[Issue]:
     """Settings that need several policies in one trainer; see ``refuse_across_policies``."""
     if not spec.trainer.per_policy:

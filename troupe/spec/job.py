@@ -192,7 +192,8 @@ class CheckpointSpec(SpecModel):
     keep_last: int = Field(default=2, ge=1)
     """How many of the newest checkpoints are kept."""
     keep_best: int = Field(default=0, ge=0)
-    """How many further checkpoints are kept: those of the highest mean reward in training."""
+    """How many further checkpoints are kept: those of the highest mean reward in training. Refused
+    with `algorithm.alternate`."""
 
 
 class LimitsSpec(SpecModel):

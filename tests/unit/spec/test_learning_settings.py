@@ -6,6 +6,7 @@ import pytest
 
 from troupe.episodes.build import load_parts
 from troupe.spec import SpecInvalidError, parse_spec
+from troupe.spec.checks import best_issues
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -71,6 +72,14 @@ def test_learns_when_a_policy_is_not_named_or_frozen_then_always_or_never():
 def test_spec_when_nobody_could_learn_as_asked_then_says_where(changes, message):
     with pytest.raises(SpecInvalidError, match=message):
         parse_spec(body(**changes))
+
+
+def test_best_step_when_policies_take_turns_then_the_field_is_named():
+    turns = {"alternate": {"order": ["one", "two"]}}
+    issues = best_issues(parse_spec(body(algorithm=turns, checkpoint={"keep_best": 1})))
+    assert [issue.pointer for issue in issues] == ["/checkpoint/keep_best"]
+    assert best_issues(parse_spec(body(algorithm=turns))) == []
+    assert best_issues(parse_spec(body(checkpoint={"keep_best": 1}))) == []
 
 
 AT_ONCE = {"kind": "simultaneous", "order": ["tool", "planner"], "max_turns": 2}

@@ -306,6 +306,19 @@ def test_export_when_the_best_or_a_step_is_asked_for_then_takes_that_one(
         export(tmp_path / "run", "worst", tmp_path / "out")
 
 
+def test_export_when_policies_took_turns_then_there_is_no_best(tmp_path: Path) -> None:
+    spec = _spec(
+        tmp_path,
+        policies={name: {"model": str(tmp_path / "model")} for name in ("a", "b")},
+        agents={"tool": {"policy": "a"}, "planner": {"policy": "b"}},
+        algorithm={"group_size": 4, "alternate": {"order": ["a", "b"]}},
+    )
+    _save(Checkpoints(tmp_path, spec), {1: 0.9, 2: 0.1}, 3)
+    (tmp_path / "spec.json").write_text(spec.model_dump_json())
+    with pytest.raises(InvalidArgumentError, match=r"alternate.*name a step: step-00003"):
+        export(tmp_path, "best", tmp_path / "out")
+
+
 def _pair(tmp_path: Path, **checkpoint: int) -> JobSpec:
     """Two policies that have a trainer each."""
     agents = {"tool": {"policy": "one"}, "planner": {"policy": "two"}}

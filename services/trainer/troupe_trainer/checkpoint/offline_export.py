@@ -77,6 +77,11 @@ def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
             "the best step is chosen by the reward of all agents, and each policy's trainer "
             f"recorded only that of its agents; name a step: {names}"
         )
+    elif which == "best" and spec.algorithm.alternate is not None:
+        raise InvalidArgumentError(
+            "with algorithm.alternate each step has the rewards of another policy's agents alone, "
+            f"by which no best step can be chosen; name a step: {names}"
+        )
     elif which == "best":
         steps = [step_of(path) for path in best_first(folders[0])[:1]]
     elif which.isdecimal():
