@@ -321,8 +321,10 @@ def main() -> None:
     rows = rows_of(finals, bases, plan.tokens)
     if finals or others:
         pairs, contrasts = pairs_of(finals, others), contrasts_of(finals)
+        lines = [line for found in (finals, others) for each in found.values() for line in each]
+        played = sorted({line["commit"] for line in lines})
         tuned, missed = experiment.tuned(), len(missing)
-        write_page(rows, bases, tuned, contrasts, pairs, missed, plan.tokens, plan.results)
+        write_page(rows, bases, tuned, contrasts, pairs, played, missed, plan.tokens, plan.results)
     if finals:
         draw(finals, plan.results / "learning_curve.png")
     result = {

@@ -199,13 +199,16 @@ def write_page(
     tuned: Mapping[str, Mapping[str, Any]],
     contrasts: Sequence[str],
     pairs: Sequence[str],
+    played: Sequence[str],
     missing: int,
     tokens: Mapping[str, int],
     folder: Path,
 ) -> None:
-    """``learning_tables.md``: every figure of the comparison, made anew by each call."""
+    """``learning_tables.md``: every figure of the comparison, made anew by each call.
+
+    ``played``: the commits of the final runs.
+    """
     made = sorted({f"{line['commit']} on {line['machine']}" for line in tuned.values()})
-    played = sorted({commit for row in rows for commit in row["commits"]})
     says = os.path.relpath(Path(__file__).parent / "results/learning_curve.md", folder)
     budgets = ", ".join(f"{number:,} on {task}" for task, number in tokens.items())
     text = [

@@ -86,7 +86,7 @@ class LossSpec(SpecModel):
     positive_advantage_weight: float = Field(default=1.0, ge=0.0, exclude_if=_is_one)
     """Factor on advantages above 0; 0.1 is Weighted-REINFORCE's (arXiv 2506.01347)."""
     negative_advantage_weight: float = Field(default=1.0, ge=0.0, exclude_if=_is_one)
-    """Factor on advantages below 0; 0 raises what was better and leaves what was worse alone."""
+    """Factor on advantages below 0; 0 learns from better candidates alone."""
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of an entropy bonus, per token. With `adaptive_entropy`, that of the first step."""
     adaptive_entropy: AdaptiveEntropySpec | None = Field(
