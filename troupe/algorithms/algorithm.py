@@ -159,11 +159,9 @@ def _called(
     *arguments: object,
 ) -> list[list[float]]:
     """What a hook gives for each of ``groups``, checked: its code may be a user's."""
-    label = f"algorithm '{type(algorithm).__name__}': {hook}"
 
     def wrong(problem: str) -> InvalidArgumentError:
-        place = defined_at(getattr(algorithm, hook))
-        return InvalidArgumentError(f"{label}{f' (at {place})' if place else ''} {problem}")
+        return InvalidArgumentError(hook_gave(algorithm, hook, problem))
 
     try:
         answer = getattr(algorithm, hook)(*arguments)
@@ -171,21 +169,34 @@ def _called(
     except Exception as error:
         if isinstance(error, TroupeError) or is_transient(error):
             raise
-        place = raised_at(error) or defined_at(getattr(algorithm, hook))
-        raise InvalidArgumentError(
-            f"{label} raised {type(error).__name__}: {error} (at {place}). Correct the algorithm"
-        ) from error
+        raise InvalidArgumentError(hook_raised(algorithm, hook, error)) from error
     if len(given) != len(groups):
-        raise wrong(f"gave {len(given)} lists for {len(groups)} groups; give one list a group")
+        raise wrong(f"{len(given)} lists for {len(groups)} groups; give one list a group")
     for group, values in zip(groups, given, strict=True):
         size, name = len(group.candidates), group.group_id
         if len(values) != size:
             counts = f"{len(values)} advantages for the {size} candidates of group {name}"
-            raise wrong(f"gave {counts}; give one a candidate")
+            raise wrong(f"{counts}; give one a candidate")
         for value in values:
             if not is_finite(value) and _has_finite_inputs(group):
-                raise wrong(f"gave {value!r} in group {name}; give a finite number a candidate")
+                raise wrong(f"{value!r} in group {name}; give a finite number a candidate")
     return [list(map(float, values)) for values in given]
+
+
+def hook_raised(algorithm: Algorithm, hook: str, error: Exception) -> str:
+    """The sentence about ``error``, which the code of ``hook`` raised: it names the line."""
+    place = raised_at(error) or defined_at(getattr(algorithm, hook))
+    return (
+        f"algorithm '{type(algorithm).__name__}': {hook} raised {type(error).__name__}: {error} "
+        f"(at {place}). Correct the algorithm"
+    )
+
+
+def hook_gave(algorithm: Algorithm, hook: str, what: str) -> str:
+    """The sentence about an answer of ``hook`` that can't be used: ``what``, and what to give."""
+    place = defined_at(getattr(algorithm, hook))
+    at = f" (at {place})" if place else ""
+    return f"algorithm '{type(algorithm).__name__}': {hook}{at} gave {what}"
 
 
 def _has_finite_inputs(group: GroupOutcome) -> bool:

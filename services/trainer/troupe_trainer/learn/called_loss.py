@@ -6,8 +6,13 @@ lost ranks are left as they are, so that the work is retried.
 
 import torch
 
-from troupe.algorithms.algorithm import Algorithm, LossInputs, LossOutput
-from troupe.code_places import defined_at, raised_at
+from troupe.algorithms.algorithm import (
+    Algorithm,
+    LossInputs,
+    LossOutput,
+    hook_gave,
+    hook_raised,
+)
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.transient import is_transient
 
@@ -25,7 +30,6 @@ def loss_of(algorithm: Algorithm, inputs: LossInputs) -> LossOutput:
     Raises:
         LossFailedError: its code raises, or gives something else.
     """
-    label = f"algorithm '{type(algorithm).__name__}': loss"
     try:
         output = algorithm.loss(inputs)
         sums = {name: float(value) for name, value in output.metric_sums.items()}
@@ -33,16 +37,11 @@ def loss_of(algorithm: Algorithm, inputs: LossInputs) -> LossOutput:
     except Exception as error:
         if isinstance(error, TroupeError) or _is_of_the_machine(error):
             raise
-        place = raised_at(error) or defined_at(algorithm.loss)
-        raise LossFailedError(
-            f"{label} raised {type(error).__name__}: {error} (at {place}). Correct the algorithm"
-        ) from error
+        raise LossFailedError(hook_raised(algorithm, "loss", error)) from error
     if shape or not is_learnt:
         problem = f"has the shape {shape}" if shape else "has no gradient (is it detached?)"
-        raise LossFailedError(
-            f"{label} (at {defined_at(algorithm.loss)}) gave a loss_sum that {problem}; give the "
-            "sum over tokens, a scalar that is made of trainer_logprobs_N"
-        )
+        what = f"a loss_sum that {problem}; give the sum over tokens, a scalar that is made of "
+        raise LossFailedError(hook_gave(algorithm, "loss", f"{what}trainer_logprobs_N"))
     return LossOutput(output.loss_sum, sums)
 
 
