@@ -22,6 +22,7 @@ from troupe.errors import (
     TroupeError,
     UnavailableError,
 )
+from troupe.runtime.plain_answers import PLAIN, read_plain
 from troupe_tasks.adapters.family import missing_package
 from troupe_tasks.adapters.hosts import check_reached
 
@@ -172,7 +173,7 @@ class HttpSession:
             base_url=url,
             timeout=timeout_s,
             trust_env=False,
-            headers={"accept-encoding": "identity"},
+            headers=PLAIN,
         )
         self._is_open = True
 
@@ -236,7 +237,9 @@ class HttpSession:
         where = f"{method} {self._client.base_url}{path.lstrip('/')}"
         try:
             with self._client.stream(method, path, json=body) as response:
-                code, raw = response.status_code, _bounded(response, where)
+                advice = "have the server show less at a time"
+                code = response.status_code
+                raw = read_plain(response, where, MAX_MESSAGE_BYTES, advice)
         except httpx.TimeoutException as error:
             raise DeadlineError(f"{where} was not answered in time") from error
         except httpx.HTTPError as error:
@@ -258,25 +261,6 @@ def _place(url: str) -> tuple[str, int]:
     """Host and port that ``url`` leads to."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _bounded(response: httpx.Response, where: str) -> bytes:
-    """The body as it travels; what inflates to any size is not taken."""
-    encoding = response.headers.get("content-encoding", "identity").lower()
-    if encoding != "identity":
-        raise UnavailableError(
-            f"{where} answered in {encoding}, and plain bytes were asked for; switch the server's "
-            "compression off"
-        )
-    raw = bytearray()
-    for chunk in response.iter_raw():
-        raw += chunk
-        if len(raw) > MAX_MESSAGE_BYTES:
-            raise UnavailableError(
-                f"{where} answered with more than {MAX_MESSAGE_BYTES} bytes; have the server show "
-                "less at a time"
-            )
-    return bytes(raw)
 
 
 def served_from(data: Any, where: str) -> Served:

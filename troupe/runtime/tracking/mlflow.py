@@ -15,6 +15,7 @@ import httpx
 
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError, UnavailableError
 from troupe.runtime.hosts import check_addresses
+from troupe.runtime.plain_answers import PLAIN, read_plain
 from troupe.runtime.tracking.settings import MlflowSettings
 from troupe.runtime.tracking.tracker import TrackedRun
 from troupe.spec import params
@@ -123,7 +124,7 @@ def _check_strange(uri: str) -> None:
 
 
 def _client(uri: str, settings: MlflowSettings, *, is_configured_uri: bool) -> httpx.Client:
-    headers = {"Accept-Encoding": "identity"}
+    headers = dict(PLAIN)
     if is_configured_uri and settings.token:
         headers["Authorization"] = f"Bearer {settings.token}"
     auth = (
@@ -141,25 +142,9 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
         if answer.status_code == 404:
             error = NotFoundError
         raise error(f"MLflow answered {answer.status_code} at {path}; MLflow's log says why")
-    return cast("dict[str, Any]", json.loads(_bounded(answer, path)))
-
-
-def _bounded(answer: httpx.Response, path: str) -> bytes:
-    """The body as it travels; what inflates to any size, or is too long, is not taken."""
-    if answer.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnavailableError(
-            f"MLflow answered at {path} in a compressed form, and plain bytes were asked for; "
-            "switch the compression of the server or its proxy off"
-        )
-    raw = bytearray()
-    for chunk in answer.iter_raw():
-        raw += chunk
-        if len(raw) > _MAX_ANSWER_BYTES:
-            raise UnavailableError(
-                f"MLflow answered at {path} with more than {_MAX_ANSWER_BYTES} bytes; no call of a "
-                "run has so long an answer: look whether the address is that of MLflow's API"
-            )
-    return bytes(raw)
+    advice = "no call of a run has so long an answer: look whether the address is of MLflow's API"
+    raw = read_plain(answer, f"MLflow at {path}", _MAX_ANSWER_BYTES, advice)
+    return cast("dict[str, Any]", json.loads(raw))
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
