@@ -51,7 +51,7 @@ def rows_of(
         for temperature in lines[0]["test"]:
             row[f"success_{temperature}"] = interval(outcomes(lines, temperature), maps=maps)
             if temperature in base["test"]:
-                row[f"base_{temperature}"] = interval(outcomes([base], temperature), maps=maps)
+                row[f"base_{temperature}"] = _of_base(task, base, temperature)
             if arm != main and shared:
                 other = outcomes(paired, temperature)
                 own = outcomes(shared, temperature)
@@ -277,16 +277,16 @@ def _success_section(
         "",
         "Base:",
         *(
-            f"- {task}, {game}: {_of_base(task, line, '1')} at temperature 1, "
-            f"{_of_base(task, line, '0')} greedy"
+            f"- {task}, {game}: {_with_interval(_of_base(task, line, '1'))} at temperature 1, "
+            f"{_with_interval(_of_base(task, line, '0'))} greedy"
             for (task, game), line in bases.items()
         ),
     ]
 
 
-def _of_base(task: str, line: Mapping[str, Any], temperature: str) -> str:
+def _of_base(task: str, line: Mapping[str, Any], temperature: str) -> list[float]:
     maps = TASKS[task].twins(len(line["test"][temperature]))
-    return _with_interval(interval(outcomes([line], temperature), maps=maps))
+    return interval(outcomes([line], temperature), maps=maps)
 
 
 def _success_line(row: Mapping[str, Any]) -> str:

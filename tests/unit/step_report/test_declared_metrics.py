@@ -2,13 +2,12 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import pytest
+from page_scripts import said_by_node
 from prometheus_client import REGISTRY
 
 from troupe.cli import progress
@@ -142,13 +141,11 @@ def test_curve_when_declared_then_its_panel_is_there_and_no_panel_is_empty() -> 
 
 
 def test_page_when_everything_is_measured_then_draws_or_lists_every_metric() -> None:
-    if shutil.which("node") is None:
-        pytest.skip("node is not here; tests/browser looks at the real page")
     tables = {
         kind: {"steps": [3], "series": {n: [v] for n, v in flatten(line).items()}}
         for kind, line in lines().items()
     }
-    script = f"""
+    shown = said_by_node(f"""
         const {{ panelColumns, otherColumns, grouped }} = await import({str(PANELS_JS)!r});
         const {{ fields, panels }} = {json.dumps(catalogue_document())};
         const tables = {json.dumps(tables)};
@@ -157,17 +154,8 @@ def test_page_when_everything_is_measured_then_draws_or_lists_every_metric() -> 
         const listed = otherColumns(panels, fields, tables);
         if (listed.some((one) => !one.field)) throw new Error("a listed number is not declared");
         const names = [...drawn, ...listed].map((one) => `${{one.table}}.${{one.name}}`);
-        console.log(JSON.stringify(names));
-    """
-    done = subprocess.run(
-        ["node", "--no-warnings", "--experimental-default-type=module", "-e", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+        tell(names);
+    """)
     wanted = [f"{kind}.{name}" for kind, table in tables.items() for name in table["series"]]
     assert sorted(shown) == sorted(name for name in wanted if "by_policy" not in name)
 

@@ -78,13 +78,16 @@ const take = (name) => import(APP + name);
 
 def said_by_page(script: str) -> Any:
     """What ``script`` says by ``tell(...)``; skips where there is no node."""
+    return said_by_node(f"const APP = {json.dumps(f'{PAGE}/app/')};\n{BROWSER}{script}")
+
+
+def said_by_node(script: str) -> Any:
+    """The same of a script that needs neither the page nor a browser."""
     if shutil.which("node") is None:
         pytest.skip("node is not here; tests/browser looks at the real page")
-    app = f"const APP = {json.dumps(f'{PAGE}/app/')};\n"
     tell = "const tell = (what) => console.log(JSON.stringify(what));\n"
-    whole = app + tell + BROWSER + script
     done = subprocess.run(
-        ["node", "--no-warnings", "--experimental-default-type=module", "-e", whole],
+        ["node", "--no-warnings", "--experimental-default-type=module", "-e", tell + script],
         capture_output=True,
         text=True,
         timeout=60,
