@@ -37,6 +37,7 @@ class TokenRegistry:
     violations: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     is_broken: bool = False
+    token_answer: bytes = json.dumps({"token": _TOKEN}).encode()
 
 
 @contextmanager
@@ -125,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         if query != {"service": ["registry"], "scope": ["repository:team"]}:
             self.registry.violations.append(f"token asked with {query}")
         is_right = self.headers.get("authorization") == f"Basic {login}"
-        self._send(200 if is_right else 401, json.dumps({"token": _TOKEN}).encode())
+        self._send(200 if is_right else 401, self.registry.token_answer)
 
     def _serve(self, path: str, body: bytes) -> None:
         state = self.registry

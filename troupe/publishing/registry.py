@@ -32,6 +32,7 @@ from troupe.publishing.settings import PublishSettings
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 _MAX_MANIFEST_BYTES = 4 << 20
+_MAX_TOKEN_BYTES = 1 << 20
 _MAX_TRIES = 4
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 
@@ -173,10 +174,17 @@ class RegistryClient:
             raise UnavailableError(f"{self._place}: the registry wants a login without TLS")
         wanted = {name: asked[name] for name in ("service", "scope") if name in asked}
         auth = httpx.BasicAuth(user, password) if user else None
-        answer = self._http.get(realm, params=wanted, auth=auth)
-        self._check(answer, (200,))
-        document = answer.json()
-        return f"Bearer {document.get('token') or document.get('access_token')}"
+        with self._http.stream("GET", realm, params=wanted, auth=auth) as answer:
+            self._check(answer, (200,))
+            data = b"".join(self._body(answer, _MAX_TOKEN_BYTES))
+        try:
+            document = json.loads(data)
+            token = document.get("token") or document["access_token"]
+        except (ValueError, LookupError, AttributeError) as error:
+            raise UnavailableError(
+                f"{self._place}: the registry's token service answered without a token"
+            ) from error
+        return f"Bearer {token}"
 
     def _check(self, answer: httpx.Response, allowed: Collection[int]) -> None:
         status = answer.status_code

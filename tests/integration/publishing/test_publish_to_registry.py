@@ -116,6 +116,23 @@ def test_team_when_the_password_is_wrong_then_the_message_does_not_hold_it(
     assert "wrong-password" not in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"x" * (2 << 20), "more than 1048576 bytes"),
+        (b"<html>", "without a token"),
+        (b"[]", "without a token"),
+        (b"{}", "without a token"),
+    ],
+)
+def test_team_when_the_token_service_sends_no_token_then_that_is_said(
+    content: TeamContent, place: OciPlace, registry: TokenRegistry, answer: bytes, told: str
+) -> None:
+    registry.token_answer = answer
+    with pytest.raises((UnavailableError, InvalidArgumentError), match=told):
+        send_to_registry(content, place, SETTINGS)
+
+
 def test_team_when_the_registry_serves_other_bytes_then_nothing_is_kept(
     content: TeamContent, place: OciPlace, registry: TokenRegistry, tmp_path: Path
 ) -> None:
