@@ -253,6 +253,12 @@ async def test_collect_when_the_router_is_away_for_longer_than_its_limit_then_th
 async def test_collect_when_a_router_conducts_the_job_then_the_step_has_its_limit(
     redis: Redis,
 ) -> None:
-    await StepLedger(redis, JOB).note_conducted(3600.0)
+    async def conduct() -> None:
+        while True:
+            await StepLedger(redis, JOB).note_conducted(3600.0)
+            await asyncio.sleep(0.01)
+
+    conducting = asyncio.create_task(conduct())
     with pytest.raises(JobFailedError, match="was never opened"):
         await _collector(redis, timeout_s=0.1).collect(0)
+    conducting.cancel()

@@ -37,7 +37,7 @@ class Time:
 
     async def ask(self) -> Conducting:
         spoke_at = self.now if self.spoke_at is None else self.spoke_at
-        return Conducting(self.now - self.counts_from, self.now - spoke_at)
+        return Conducting(spoke_at - self.counts_from, self.now - spoke_at)
 
     def patience(self) -> Patience:
         return Patience(LIMIT_S, self.ask, clock=lambda: self.now)
@@ -66,6 +66,16 @@ async def test_wait_when_the_router_was_away_for_twice_the_limit_then_begins_ane
     time.counts_from, time.spoke_at = time.now, None  # it is back
     assert not await patience.is_over()
     time.now += LIMIT_S + 1
+    assert await patience.is_over()
+
+
+async def test_wait_when_the_router_goes_away_just_before_its_limit_then_is_not_over() -> None:
+    patience = (time := Time()).patience()
+    time.now += LIMIT_S - 1
+    time.spoke_at = time.now
+    time.now += 5
+    assert not await patience.is_over()
+    time.spoke_at = None  # it was away for seconds, which is no gap
     assert await patience.is_over()
 
 

@@ -28,8 +28,8 @@ return 1
 
 @dataclass(frozen=True, slots=True)
 class Conducting:
-    """``counted_s``: for how long the job's limits have counted without a gap. ``silent_s``: how
-    long ago a conductor said so.
+    """``counted_s``: for how long the job's limits had counted without a gap when a conductor last
+    said so. ``silent_s``: how long ago that was; it says so every ten seconds.
 
     Example: ``Conducting(counted_s=310.0, silent_s=4.0)``.
     """
@@ -63,4 +63,4 @@ async def conducting(redis: Redis, job_id: str) -> Conducting | None:
         return None
     began_at, noted_at = map(float, said.split())
     now = clock[0] + clock[1] / 1e6
-    return Conducting(now - began_at, now - noted_at)
+    return Conducting(noted_at - began_at, now - noted_at)

@@ -9,9 +9,6 @@ from collections.abc import Awaitable, Callable
 
 from troupe.runtime.streams.conducting import Conducting
 
-SILENT_S = 30.0
-"""A conductor that said nothing for longer is away. It speaks every ten seconds."""
-
 Ask = Callable[[], Awaitable[Conducting | None]]
 """What the conductor said last; None of one that says nothing, which counts all time."""
 
@@ -44,8 +41,9 @@ class Patience:
         self._began += seconds
 
     async def is_over(self) -> bool:
-        """Whether time is up; never while no router conducts the job, nor right after that."""
-        if self._clock() - self._began <= self.limit_s:
+        """Whether time is up: what counts ends when a conductor last said that it is there."""
+        waited_s = self._clock() - self._began
+        if waited_s <= self.limit_s:
             return False
         said = await self._ask()
-        return said is None or (said.silent_s <= SILENT_S and said.counted_s > self.limit_s)
+        return said is None or min(waited_s - said.silent_s, said.counted_s) > self.limit_s
