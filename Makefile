@@ -6,7 +6,7 @@
 VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name) 2>/dev/null)))
 PYTEST_ARGS ?=
-PARALLEL ?= -n auto --maxprocesses 4 --dist loadgroup
+PARALLEL ?= -n auto --maxprocesses 4
 DEMO_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?=

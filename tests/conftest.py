@@ -14,6 +14,10 @@ import grpc.aio
 import hypothesis
 import pytest
 from redis.asyncio import Redis
+from scheduling import pytest_addoption as pytest_addoption
+from scheduling import pytest_collection_modifyitems as pytest_collection_modifyitems
+from scheduling import pytest_runtest_setup as pytest_runtest_setup
+from scheduling import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.runtime.serving.address import bind_grpc
@@ -31,55 +35,6 @@ hypothesis.settings.load_profile("shared")
 for _name in ("NO_PROXY", "no_proxy"):
     _kept = [os.environ[_name]] if os.environ.get(_name) else []
     os.environ[_name] = ",".join([*_kept, "127.0.0.1", "localhost"])
-
-
-SLOW = (
-    "browser",
-    "chaos",
-    "contract/test_every_task_conforms.py",
-    "e2e",
-    "integration/cli/test_cli_platform.py",
-    "integration/malformed",
-    "integration/publishing/test_published_team_plays.py",
-    "integration/rollout/test_weight_memory.py",
-    "integration/router/test_router_door.py",
-    "integration/router/test_rest_contract.py",
-    "integration/router/test_play_processes.py",
-    "integration/serving/test_exit_statuses.py",
-    "integration/tls/test_tls_job.py",
-    "integration/trainer/test_trainer_process.py",
-    "unit/conformance/test_audit_programs.py",
-    "unit/tasks/test_code_judging.py",
-    "unit/tasks/test_code_problems.py",
-    "unit/trainer/test_critic.py",
-)
-"""Files and folders that take long for what most changes need: half of all the time."""
-
-SANDBOX = (
-    "contract/test_audit.py",
-    "contract/test_every_task_conforms.py",
-    "integration/env",
-    "integration/launch/test_launch_full_disk.py",
-    "integration/tls/test_tls_sandbox.py",
-    "sandbox",
-    "unit/conformance",
-    "unit/env",
-    "unit/tasks/test_code",
-    "unit/tasks/test_math",
-)
-"""Run in one process: where a sandbox has no namespaces, a program that kills all it may reaches
-the programs of the same user in another sandbox, and attacks look for mounts that are left."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is listed above, and keep a file's tests in one process."""
-    root = Path(__file__).parent
-    for item in items:
-        path = item.path.relative_to(root).as_posix() if item.path.is_relative_to(root) else ""
-        if path.startswith(SLOW):
-            item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.xdist_group("sandbox" if path.startswith(SANDBOX) else path))
 
 
 def _ports() -> Iterator[int]:
