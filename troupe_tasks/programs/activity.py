@@ -41,8 +41,12 @@ class RunProcess:
         return bool(self.started) and start_time(self.pid) == self.started
 
     def kill(self) -> None:
-        """End the run and all that it began."""
-        if not self.is_alive:
+        """End the run and all that it began.
+
+        Also once its own process has ended: until that is reaped no other has its number, and
+        whoever reaps it ends its group before (`host.reaped`).
+        """
+        if not self.started or _started(self.pid)[1] != self.started:
             return
         pids = descendants(self.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -117,11 +121,17 @@ def start_time(pid: int) -> str:
 
     It tells two processes apart that had one pid.
     """
+    state, started = _started(pid)
+    return "" if state in "ZX" else started
+
+
+def _started(pid: int) -> tuple[str, str]:
+    """State and start of a process, which may have ended, and not be reaped yet."""
     try:
         fields = _fields(_PROC / str(pid))
     except _GONE:
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
+        return "X", ""
+    return fields[0], fields[19]
 
 
 def _state(task: Path) -> str:

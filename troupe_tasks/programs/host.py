@@ -260,15 +260,22 @@ def forked(order: Order, libc: ctypes.CDLL, pipes: tuple[TextIO, TextIO]) -> int
 
 
 def ended(children: set[int]) -> set[int]:
-    """Those of ``children`` that have ended; they are reaped."""
-    gone: set[int] = set()
-    for pid in children:
-        try:
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                gone.add(pid)
-        except ChildProcessError:
-            gone.add(pid)
-    return gone
+    """Those of ``children`` that have ended; they are reaped, and what they left is ended."""
+    return {pid for pid in children if reaped(pid)}
+
+
+def reaped(pid: int) -> bool:
+    """Whether the child ``pid`` has ended. The rest of its process group ends before it is reaped:
+    until then no other group can have its number."""
+    try:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass
+    return True
 
 
 def reply(replies: TextIO, document: Any) -> None:

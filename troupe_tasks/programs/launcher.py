@@ -23,6 +23,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
 from troupe_tasks.programs.activity import RunProcess, start_time
 from troupe_tasks.programs.calls import ProgramRun
+from troupe_tasks.programs.host import reaped
 
 HOST = Path(__file__).with_name("host.py")
 REPLY_S = 30.0
@@ -201,7 +202,7 @@ class ProgramLauncher:
             )
 
     def _fresh(self, order: Mapping[str, Any]) -> RunProcess:
-        self._single = [process for process in self._single if process.poll() is None]
+        self._single = [process for process in self._single if not _has_ended(process)]
         process = self._popen("once", subprocess.DEVNULL)
         self._single.append(process)
         assert process.stdin is not None
@@ -274,22 +275,40 @@ class ProgramLauncher:
         return self._log.read().decode("utf-8", "replace")[-SHOWN_CHARS:].strip()
 
     def _stop(self) -> None:
-        for process in [p for p in (self._server, *self._single) if p is not None]:
-            if process.stdin is not None:
-                with contextlib.suppress(ConnectionError):
-                    process.stdin.close()
+        for process in self._single:
+            if not _has_ended(process):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                _close(process.stdin, process.stdout)
+        if (server := self._server) is not None:
+            _close(server.stdin)  # it ends all runs, and itself
             try:
-                process.wait(1.0 if process is self._server else 0)
+                server.wait(1.0)
             except subprocess.TimeoutExpired:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+                    os.killpg(server.pid, signal.SIGKILL)
+                server.wait()
+            _close(server.stdout)
         self._server, self._single = None, []
         if self._log is not None:
             self._log.close()
             self._log = None
+
+
+def _has_ended(process: ServerProcess) -> bool:
+    """Whether a run in a process of its own has ended; then what it left is ended too."""
+    if not reaped(process.pid):
+        return False
+    process.wait()  # so that it knows, too
+    _close(process.stdin, process.stdout)
+    return True
+
+
+def _close(*pipes: IO[bytes] | None) -> None:
+    for pipe in pipes:
+        if pipe is not None:
+            with contextlib.suppress(ConnectionError):
+                pipe.close()
 
 
 def _tell_of(warm: WarmRun, error: UnavailableError) -> None:

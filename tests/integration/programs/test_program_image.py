@@ -98,6 +98,20 @@ def test_run_when_its_episode_is_given_up_then_it_ends_with_all_that_it_began(
     await_end(started)
 
 
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+def test_run_when_its_process_has_died_in_an_image_then_its_child_ends_too(
+    container: Container, start: str
+) -> None:
+    with program("dies_and_leaves_a_child", image=IMAGE, start=start, warm=False) as environment:
+        state = begun(environment)
+        child = int(environment.observe(state, "solver")[-1].text.split()[-1])
+        started = {child: start_time(child)}
+        assert started[child]
+        with pytest.raises(UnavailableError, match="died without an answer"):
+            environment.step(state, "solver", "7")
+        await_end(started)
+
+
 @pytest.mark.parametrize("where", [{}, {"image": IMAGE}], ids=["here", "image"])
 def test_run_when_it_is_given_up_then_an_orphan_of_its_process_group_ends_too(
     container: Container, where: dict[str, Any]

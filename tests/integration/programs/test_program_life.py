@@ -163,6 +163,17 @@ def test_run_when_it_is_closed_then_all_that_it_began_is_ended() -> None:
         assert are_soon_gone(pids)
 
 
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+def test_run_when_its_process_has_died_then_all_that_it_began_is_ended(start: str) -> None:
+    with program("dies_and_leaves_a_child", warm=False, start=start) as environment:
+        state = begun(environment)
+        child = int(environment.observe(state, "solver")[1].content.split()[-1])
+        assert start_time(child)
+        with pytest.raises(UnavailableError, match="died without an answer"):
+            environment.step(state, "solver", "7")
+        assert are_soon_gone([child])
+
+
 def test_sampling_when_the_program_sets_it_then_the_spec_decides_and_stop_is_kept() -> None:
     with program("stopped") as environment:
         end = environment.step(begun(environment), "solver", "one END two")

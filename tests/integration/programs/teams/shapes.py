@@ -201,6 +201,12 @@ def leaves_children(task):
     return ""
 
 
+def dies_and_leaves_a_child(task):
+    child = subprocess.Popen(["sleep", "600"])
+    say("You are the solver.", f"{task['question']} {child.pid}")
+    os._exit(0)
+
+
 def leaves_an_orphan(task):
     """In the run's process group, and no longer below the run: its parent has ended."""
     command = ["sh", "-c", "sleep 600 >/dev/null & echo $!"]
