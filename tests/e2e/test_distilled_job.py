@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "distill_guided_walk.yaml"
 
@@ -23,7 +23,7 @@ def _model(document: dict[str, Any], steps: int, folder: Path) -> str:
         [*command, *task, "--warm-start", json.dumps(warm)],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
