@@ -127,7 +127,7 @@ def test_run_when_it_is_given_up_then_an_orphan_of_its_process_group_ends_too(
 def test_container_when_it_dies_then_the_run_is_a_machines_failure_and_is_replayed_in_the_next(
     container: Container,
 ) -> None:
-    with program("pair", image=IMAGE, start_s=0.5, warm=False) as environment:
+    with program("pair", image=IMAGE, start_s=5.0, warm=False) as environment:
         state = environment.step(begun(environment), "solver", "7").state
         container.kill()
         with pytest.raises(UnavailableError):
