@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -28,6 +28,7 @@ from troupe.errors import (
 from troupe.publishing.content import ContentFile
 from troupe.publishing.places import OciPlace
 from troupe.publishing.settings import PublishSettings
+from troupe.runtime.plain_answers import PLAIN, read_plain
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
@@ -45,7 +46,7 @@ class RegistryClient:
         self._place = place
         self._base = f"{'http' if is_plain else 'https'}://{place.host}/v2/{place.repository}/"
         self._login = (settings.oci_username, settings.oci_password.get_secret_value())
-        self._http = httpx.Client(timeout=settings.timeout_s, follow_redirects=False)
+        self._http = httpx.Client(timeout=settings.timeout_s, follow_redirects=False, headers=PLAIN)
         self._authorization = ""
 
     def __enter__(self) -> "RegistryClient":
@@ -65,6 +66,8 @@ class RegistryClient:
         if self.has_blob(digest):
             return digest
         with self._answer("POST", "blobs/uploads/", allowed=(202,)) as begun:
+            if "location" not in begun.headers:
+                raise UnavailableError(f"{self._place}: the registry does not say where blobs go")
             location = urljoin(str(begun.request.url), begun.headers["location"])
         if urlsplit(location).scheme != urlsplit(self._base).scheme:
             raise UnavailableError(f"{self._place}: the registry wants the blob without TLS")
@@ -86,11 +89,16 @@ class RegistryClient:
         with self._answer(
             "GET", f"manifests/{reference}", headers={"accept": MANIFEST_TYPE}
         ) as answer:
-            data = b"".join(self._body(answer, _MAX_MANIFEST_BYTES))
+            data = read_plain(
+                answer,
+                f"{self._place}: the registry",
+                _MAX_MANIFEST_BYTES,
+                "no manifest is so long",
+            )
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         if reference.startswith("sha256:") and digest != reference:
             raise UnavailableError(f"{self._place}: the registry sent another manifest, {digest}")
-        return digest, json.loads(data)
+        return digest, self._document(data, "a manifest")
 
     def fetch_blob(self, digest: str, size: int, target: Path) -> None:
         """Write a blob of ``size`` bytes to ``target``; raises UnavailableError for others."""
@@ -131,7 +139,7 @@ class RegistryClient:
                     if answer.status_code == _UNAUTHORIZED and challenge and not has_logged_in:
                         has_logged_in = True
                         self._authorization = self._log_in(challenge)
-                    elif method == "GET" and answer.is_redirect:
+                    elif method == "GET" and answer.has_redirect_location:
                         url = urljoin(url, answer.headers["location"])
                     else:
                         self._check(answer, allowed)
@@ -176,15 +184,23 @@ class RegistryClient:
         auth = httpx.BasicAuth(user, password) if user else None
         with self._http.stream("GET", realm, params=wanted, auth=auth) as answer:
             self._check(answer, (200,))
-            data = b"".join(self._body(answer, _MAX_TOKEN_BYTES))
+            where = f"{self._place}: the registry's token service"
+            data = read_plain(answer, where, _MAX_TOKEN_BYTES, "no token is so long")
+        document = self._document(data, "a token")
+        token = document.get("token") or document.get("access_token")
+        if not isinstance(token, str):
+            raise UnavailableError(f"{where} answered without a token")
+        return f"Bearer {token}"
+
+    def _document(self, data: bytes, what: str) -> dict[str, Any]:
+        """The JSON object that ``data`` holds."""
         try:
             document = json.loads(data)
-            token = document.get("token") or document["access_token"]
-        except (ValueError, LookupError, AttributeError) as error:
-            raise UnavailableError(
-                f"{self._place}: the registry's token service answered without a token"
-            ) from error
-        return f"Bearer {token}"
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise UnavailableError(f"{self._place}: the registry sent no JSON object as {what}")
+        return cast("dict[str, Any]", document)
 
     def _check(self, answer: httpx.Response, allowed: Collection[int]) -> None:
         status = answer.status_code

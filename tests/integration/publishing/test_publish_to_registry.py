@@ -120,17 +120,28 @@ def test_team_when_the_password_is_wrong_then_the_message_does_not_hold_it(
     ("answer", "told"),
     [
         (b"x" * (2 << 20), "more than 1048576 bytes"),
-        (b"<html>", "without a token"),
-        (b"[]", "without a token"),
+        (b"<html>", "no JSON object as a token"),
+        (b"[]", "no JSON object as a token"),
         (b"{}", "without a token"),
+        (b'{"token": 5}', "without a token"),
     ],
 )
 def test_team_when_the_token_service_sends_no_token_then_that_is_said(
     content: TeamContent, place: OciPlace, registry: TokenRegistry, answer: bytes, told: str
 ) -> None:
     registry.token_answer = answer
-    with pytest.raises((UnavailableError, InvalidArgumentError), match=told):
+    with pytest.raises(UnavailableError, match=told):
         send_to_registry(content, place, SETTINGS)
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]"])
+def test_team_when_its_manifest_is_no_object_then_that_is_said(
+    content: TeamContent, place: OciPlace, registry: TokenRegistry, tmp_path: Path, answer: bytes
+) -> None:
+    send_to_registry(content, place, SETTINGS)
+    registry.manifests = dict.fromkeys(registry.manifests, answer)
+    with pytest.raises(UnavailableError, match="no JSON object as a manifest"):
+        fetch_from_registry(place, tmp_path / "cache", SETTINGS)
 
 
 def test_team_when_the_registry_serves_other_bytes_then_nothing_is_kept(
