@@ -14,16 +14,14 @@ import grpc.aio
 import hypothesis
 import pytest
 from redis.asyncio import Redis
-from scheduling import pytest_addoption as pytest_addoption
-from scheduling import pytest_collection_modifyitems as pytest_collection_modifyitems
-from scheduling import pytest_runtest_setup as pytest_runtest_setup
-from scheduling import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.runtime.serving.address import bind_grpc
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.streams import embedded
 from troupe.runtime.streams.redis import connect
+
+pytest_plugins = ("scheduling",)
 
 # Machines are shared: how long an example takes says nothing.
 hypothesis.settings.register_profile(

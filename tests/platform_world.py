@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,15 @@ TINY = {
 }
 PLATFORM = ("router", "redis")
 """Components of the platform; every other one is a job's."""
+
+
+def until(condition: Callable[[], Any], timeout_s: float = 240.0) -> Any:
+    """What ``condition`` gives once that is true; fails when it is not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.1)
+    return found
 
 
 @dataclass(frozen=True)

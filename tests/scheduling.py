@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+_BEGAN = time.monotonic()
+
 SLOW = (
     "browser",
     "chaos",
@@ -51,7 +53,6 @@ SANDBOX = (
 )
 """Where a sandbox has no namespaces, a program that kills all it may reaches the programs of the
 same user in another sandbox, and attacks look for mounts that are left."""
-
 
 FOLDERS = ("browser", "chaos", "e2e")
 """Their files share what takes long to make: a router and its jobs, an undisturbed job, a base."""
@@ -116,9 +117,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _place(path: str, drawn_from: str) -> tuple[bool, str]:
     digest = hashlib.sha256(f"{drawn_from} {path}".encode()).hexdigest()
     return not path.startswith(EVERY_TIME), digest
-
-
-_BEGAN = time.monotonic()
 
 
 def _path_of(nodeid: str) -> str:

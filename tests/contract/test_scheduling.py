@@ -29,7 +29,7 @@ def output_of(folder: Path, *options: str) -> str:
         path = folder / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(TEXT)
-    (folder / "tests" / "conftest.py").write_text("from scheduling import *\n")
+    (folder / "tests" / "conftest.py").write_text('pytest_plugins = ("scheduling",)\n')
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider"]
     environment = {x: y for x, y in os.environ.items() if not x.startswith("PYTEST")}

@@ -3,26 +3,16 @@
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-from platform_world import Platform, trained_bytes, trained_groups
+from platform_world import Platform, trained_bytes, trained_groups, until
 
 from troupe.runtime.launch.processes import find_leader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 STEPS = 4
-
-
-def until(condition: Callable[[], Any], timeout_s: float = 240.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.2)
-    return found
 
 
 def answers(platform: Platform, job_id: str) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from platform_world import until
 
 from troupe.cli import platform
 from troupe.cli.platform_record import PlatformConfig
@@ -59,14 +60,6 @@ def _pid(status: dict[str, Any], name: str) -> int | None:
 
 def _alive(processes: list[ProcessId]) -> list[ProcessId]:
     return [process for process in processes if look(process).is_alive]
-
-
-def _until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.1)
-    return found
 
 
 def test_platform_when_up_then_answers_and_down_leaves_no_process(
@@ -130,7 +123,7 @@ def test_platform_when_its_processes_are_killed_then_they_come_back(troupe: Trou
             _pid(now, name) not in (None, _pid(before, name)) for name in ("redis", "router")
         )
 
-    _until(is_back)
+    until(is_back)
 
 
 def test_platform_when_the_supervisor_is_killed_then_up_mends_and_down_ends_everything(
@@ -141,7 +134,7 @@ def test_platform_when_the_supervisor_is_killed_then_up_mends_and_down_ends_ever
     living = [i for name in ("redis", "router") if (i := identify(_pid(status, name) or 0))]
     assert len(_alive(living)) == 2
     os.kill(status["supervisor_pid"], signal.SIGKILL)
-    _until(lambda: not _status(troupe)["is_up"])
+    until(lambda: not _status(troupe)["is_up"])
     os.kill(_pid(status, "router") or 0, signal.SIGKILL)
 
     assert troupe("up").returncode == 0
@@ -179,7 +172,7 @@ def _sleeper(folder: Path) -> tuple[list[ProcessId], Callable[[], None]]:
     launcher = LocalLauncher(folder / "runs")
     (status,) = asyncio.run(launcher.reconcile("fake-1", [component]))
     log = folder / "runs" / "fake-1" / "logs" / "sleeper-0.log"
-    child = int(_until(log.read_text))
+    child = int(until(log.read_text))
     found = [i for pid in (status.pid, child) if pid and (i := identify(pid))]
     assert len(found) == 2
     return found, lambda: asyncio.run(launcher.stop("fake-1", grace_s=0.1))
@@ -217,7 +210,7 @@ def test_up_when_an_earlier_supervisor_is_still_stopping_then_waits_and_starts_i
     try:
         os.kill(first, signal.SIGTERM)
         log = tmp_path / "runs/.troupe/supervisor.log"
-        _until(lambda: "stopping" in log.read_text())
+        until(lambda: "stopping" in log.read_text())
         assert identify(first) is not None
         started = troupe("up")
         assert started.returncode == 0, started.stderr
@@ -271,7 +264,7 @@ def test_supervisor_when_redis_has_a_password_then_no_other_user_sees_it(
     config = PlatformConfig.of(CliSettings(runs_dir=tmp_path / "runs", redis_url=url, **ports))
     supervisor = platform._start_supervisor(config)
     record = config.state_dir / "supervisor.json"
-    _until(record.exists)
+    until(record.exists)
     command = Path(f"/proc/{supervisor.pid}/cmdline").read_text()
     assert "s3cret" not in command and str(config.runs_dir) in command
     assert record.stat().st_mode & 0o077 == 0
