@@ -128,6 +128,7 @@ class Arm:
 
 _NO_ENTROPY = {"loss": {"entropy_coef": 0.0}}
 _POSITIVE = {"loss": {**STEP["loss"], "negative_advantage_weight": 0.0}}
+_UNSCALED = {"scale": "none"}
 _RANDOM = {"params": {"advance": "random"}}
 _NOW = {"params": {"gamma": 1e-6}}
 _ACT = {"params": {"gamma": 0.0, "reward": "own_act"}}
@@ -146,6 +147,7 @@ ARMS = {
     "at_grpo_random": Arm("at_grpo", "L1", own=_RANDOM),
     "at_grpo_no_entropy": Arm("at_grpo", "L1", own=_NO_ENTROPY),
     "at_grpo_positive": Arm("at_grpo", "L1", own=_POSITIVE),
+    "at_grpo_unscaled": Arm("at_grpo", "L1", own=_UNSCALED),
     "turn_grpo": Arm("turn_grpo", "L1"),
     "turn_grpo_team": Arm("turn_grpo", "L1", has_terms=False),
     "turn_grpo_now": Arm("turn_grpo", "L1", own=_NOW),

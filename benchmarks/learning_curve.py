@@ -9,7 +9,7 @@ plays the test tasks at temperature 1 and greedily. Arms:
 
 - ``at_grpo``; ``at_grpo_random`` goes on from a random candidate (what best-of-K adds at one rate);
   ``at_grpo_no_entropy`` has no entropy bonus, as ``best_of_k`` has none; ``at_grpo_positive``
-  learns from advantages above 0 alone;
+  learns from advantages above 0 alone; ``at_grpo_unscaled`` does not divide by a group's deviation;
 - ``turn_grpo``: whole episodes, the same rewards a turn as reward-to-go; ``turn_grpo_team``: of
   the team's alone, no agent's own terms; ``turn_grpo_now``: all that is paid until the agent's
   next act, and nothing after it; ``turn_grpo_act``: what the act itself is paid, as in AT-GRPO
