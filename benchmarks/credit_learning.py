@@ -141,7 +141,7 @@ def parse() -> argparse.Namespace:
 def play(plan: argparse.Namespace) -> None:
     """Append the lines that are missing."""
     folder, ends_at = plan.folder.absolute(), time.monotonic() + 60 * plan.minutes
-    model = quick_model(folder / "base") if plan.quick else make_model(TASK, folder)
+    model = quick_model(folder / "base") if plan.quick else make_model(TASK, folder / "base")
     chosen = [name for name in ARMS if name.startswith(tuple(plan.arms.split(",")))]
     for name in ["base", *chosen]:
         if name in lines_of(plan.results) or (left_s := ends_at - time.monotonic()) <= 0:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch.backends.cpu import get_cpu_capability
+
 from benchmarks.budget_runs import BudgetRun
 from benchmarks.learning_arms import ARMS, Setting, Task, spec_of
 from benchmarks.processes import cpu_s, family
@@ -97,9 +99,8 @@ class Cells:
         return found[-1] if found else None
 
 
-def make_model(task: Task, folder: Path, quick: Mapping[str, Any] | None = None) -> Path:
+def make_model(task: Task, path: Path, quick: Mapping[str, Any] | None = None) -> Path:
     """The base model that all arms begin with; made once."""
-    path = folder / "base"
     if not (path / "manifest.json").is_file():
         command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", task.family]
         params = {name: value for name, value in task.params.items() if name != "size"}
@@ -166,7 +167,7 @@ def play(
         "cell": cell.named(digest_of(cell, task, model, base, budget)),
         "base": base,
         "commit": commit(),
-        "machine": machine(),
+        "machine": f"{machine()}, {get_cpu_capability()}",
         "wall_s": round(time.monotonic() - began, 1),
         "algorithm": ARMS[cell.arm].algorithm,
         "curve": curve,
@@ -189,7 +190,8 @@ def play_model(
     played += ["--max-new-tokens", str(task.max_new_tokens)]
     tests = _tests(played, folder, budget, task.first_test)
     shutil.rmtree(folder)
-    return {"base": base_digest(model), "commit": commit(), "machine": machine(), "test": tests}
+    where = f"{machine()}, {get_cpu_capability()}"
+    return {"base": base_digest(model), "commit": commit(), "machine": where, "test": tests}
 
 
 def _tests(team: Sequence[str], folder: Path, budget: Budget, first: int) -> dict[str, str]:

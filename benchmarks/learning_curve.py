@@ -22,8 +22,9 @@ Fourteen runs of tuning an arm, eight fresh seeds after them; all share one base
 kept as a line of ``results/learning_cells.jsonl`` and never repeated: stop the command and call it
 again, or run a part (``--arms``, ``--tasks``, ``--minutes``; ``--setting 5e-4:8`` plays what tuning
 did not choose, in a table of its own, for as many steps as tuning needed there, or one run of it
-where there was no tuning; ``--results`` names another folder, for another base). ``--report`` only
-makes tables and plot. The last line is one JSON object; exits 0 whatever the curves show.
+where there was no tuning; ``--results`` names another folder, for another base: it may hold the
+weights as ``bases/TASK``, since another processor makes others). ``--report`` only makes tables and
+plot. The last line is one JSON object; exits 0 whatever the curves show.
 """
 
 import argparse
@@ -204,7 +205,8 @@ class Experiment:
         return self.cells.lines.get(name)
 
     def _model(self, task: str) -> Path:
-        return self._plan.work / task / "base"
+        kept = self._plan.results / "bases" / task
+        return kept if kept.is_dir() else self._plan.work / task / "base"
 
     def _budget(self, task: str) -> Budget:
         plan = self._plan
@@ -214,7 +216,7 @@ class Experiment:
         """The base of each task that is to be played."""
         for name in self._plan.tasks:
             quick = QUICK_MODEL if self._plan.quick else None
-            model = make_model(TASKS[name], self._plan.work / name, quick)
+            model = make_model(TASKS[name], self._model(name), quick)
             self._bases[name] = base_digest(model)
             for game, cell in self._base_cells(name).items():
                 if cell not in self.cells.lines:
