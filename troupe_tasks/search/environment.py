@@ -13,13 +13,7 @@ from troupe_tasks.search import compact, text
 from troupe_tasks.search.bm25 import words
 from troupe_tasks.search.questions import Question
 from troupe_tasks.search.retrievers import Retriever
-from troupe_tasks.search.state import (
-    MAX_TEXT_CHARS,
-    Opened,
-    SearchState,
-    decode_state,
-    encode_state,
-)
+from troupe_tasks.search.state import Opened, SearchState, decode_state, encode_state
 from troupe_tasks.search.world import Style
 
 RETURN_BOUND = 1.0
@@ -45,9 +39,15 @@ class SearchEnvironment:
     """The pure function of the search task: see ``troupe.tasks.family.Environment``."""
 
     def __init__(
-        self, named: Callable[[str], SearchInstance], *, searcher_answers: bool, style: Style
+        self,
+        named: Callable[[str], SearchInstance],
+        *,
+        searcher_answers: bool,
+        style: Style,
+        page_chars: int,
     ) -> None:
         self._named = named
+        self._page_chars = page_chars
         self._is_compact = style == "compact"
         self._searcher_answers = searcher_answers
 
@@ -93,10 +93,11 @@ class SearchEnvironment:
         results = found.retriever.search(query, text.PAGE_SIZE)
         opened = list(before.opened)
         for rank in request.opens:
-            is_there = rank <= len(results) and len(opened) < found.max_opens
-            if is_there and results[rank - 1].title not in {page.title for page in opened}:
-                page = results[rank - 1]
-                opened.append(Opened(page.title, page.text[:MAX_TEXT_CHARS]))
+            if rank > len(results) or len(opened) == found.max_opens:
+                continue
+            page = Opened(results[rank - 1].title, results[rank - 1].text[: self._page_chars])
+            if page not in opened:
+                opened.append(page)
         titles = [result.title for result in results]
         shown = [t for t in found.question.support if t in titles or t in before.shown]
         return replace(

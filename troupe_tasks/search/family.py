@@ -67,7 +67,12 @@ class SearchParams(BaseModel):
         description="Pages for all prepared questions (Search-R1's JSON lines); without it each "
         "question has its own paragraphs.",
     )
-
+    page_chars: int = Field(
+        default=8_000,
+        ge=600,
+        le=50_000,
+        description="Characters of a page that are read; what stands behind them is not seen.",
+    )
     style: Style = Field(
         default="verbose",
         description="compact: pages of facts and names as syllables, for a tiny model; made-up "
@@ -115,7 +120,10 @@ class Search:
         """The family's judge."""
         params = self._params
         return SearchEnvironment(
-            self._instance, searcher_answers=params.searcher_answers, style=params.style
+            self._instance,
+            searcher_answers=params.searcher_answers,
+            style=params.style,
+            page_chars=params.page_chars,
         )
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:

@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass
 
 MAX_QUERY_CHARS = 200
 MAX_NOTE_CHARS = 160
-MAX_TEXT_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A page that was opened, cut."""
+    """A page that was opened, cut. One title may have many: an article's passages."""
 
     title: str
     text: str

@@ -97,12 +97,17 @@ def observation(
             parts.append(f"The answerer is missing:\n{quoted(state.note)}")
         parts.append(f"Pages that may still be opened: {opens_left}")
     if reads:
-        pages = [f"{page.title}\n{quoted(page.text)}" for page in state.opened] or ["none"]
+        pages = [f"{page.title}\n{_whole(page.text)}" for page in state.opened] or ["none"]
         parts.append("Opened pages:\n" + "\n\n".join(pages))
     elif state.opened:
         parts.append("Opened pages: " + "; ".join(page.title for page in state.opened))
     rules = _ALONE if is_alone else _RULES[agent]
     return Message("system", rules), Message("user", "\n\n".join(parts))
+
+
+def _whole(page: str) -> str:
+    """Quoted without a cut in the middle: the environment has cut what it keeps of a page."""
+    return quoted(page, max_chars=len(page), max_lines=len(page))
 
 
 def _lines(action: str) -> list[str]:

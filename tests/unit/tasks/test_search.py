@@ -287,3 +287,41 @@ def test_corpus_when_a_line_is_no_page_then_says_which(tmp_path: Path) -> None:
     path.write_text('{"contents": "A\\nb"}\n{"id": 1}\n')
     with pytest.raises(InvalidArgumentError, match="line 2"):
         corpus_documents(path)
+
+
+def prepared(folder: Path, row: SearchRow, passages: list[tuple[str, str]]) -> Search:
+    (folder / "test.jsonl").write_text(row.model_dump_json() + "\n")
+    lines = [json.dumps({"id": "0", "contents": f'"{title}"\n{page}'}) for title, page in passages]
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    return Search(SearchParams(data=folder / "test.jsonl", corpus=folder / "corpus.jsonl"))
+
+
+def test_page_of_many_words_and_lines_when_opened_then_is_read_to_its_end(tmp_path: Path) -> None:
+    long = "\n".join(["Ann has sung in many a band. "] * 200) + "\nAnn is of Peru."
+    family = prepared(tmp_path, ROW, [("Ann", long)])
+    env = family.environment()
+    state = env.reset(family.taskset().task("test", 0))
+    state = env.step(state, "searcher", "search: ann\nopen: 1").state
+    shown = env.observe(state, "answerer")[1].content
+    assert isinstance(shown, str)
+    assert "| Ann is of Peru." in shown
+    assert "left out" not in shown
+    cut = Search(family._params.model_copy(update={"page_chars": 600})).environment()
+    state = cut.step(
+        env.reset(family.taskset().task("test", 0)), "searcher", "search: ann\nopen: 1"
+    )
+    assert "Peru" not in str(cut.observe(state.state, "answerer"))
+
+
+def test_passages_of_one_title_then_are_opened_each_and_pay_the_title_once(tmp_path: Path) -> None:
+    family = prepared(tmp_path, ROW, [("Ann", "Ann is tall."), ("Ann", "Ann is of Peru.")])
+    env = family.environment()
+    state = env.reset(family.taskset().task("test", 0))
+    first = env.step(state, "searcher", "search: ann\nopen: 1")
+    again = env.step(first.state, "searcher", "open: 1")
+    second = env.step(again.state, "searcher", "open: 2")
+    assert len(decode_state(again.state).opened) == 1
+    shown = env.observe(second.state, "answerer")[1].content
+    assert "| Ann is tall." in shown
+    assert "| Ann is of Peru." in shown
+    assert [done.local_rewards["opens"] for done in (first, second)] == [0.5, 0.0]
