@@ -40,7 +40,7 @@ def read_formula(action: str) -> str:
     line = (marked or lines or [""])[-1]
     if line.lower().startswith("formula"):
         line = line[len("formula") :].lstrip(" :")
-    return line.rpartition("=")[2].strip(" `.$")
+    return line.rpartition("=")[2].lstrip(" `$").rstrip(" `.$")
 
 
 def observation(

@@ -118,6 +118,8 @@ def test_theorist_alone_when_it_may_measure_then_does_in_the_same_answer() -> No
         ("formula: x\nformula: y", "y"),
         ("q = 2*x", "2*x"),
         ("Formula: q = `2*x`.", "2*x"),
+        ("formula: .63 * x", ".63 * x"),
+        ("q = $.5*x$.", ".5*x"),
         ("", ""),
     ],
 )
