@@ -175,7 +175,7 @@ def _spread(found: World, rng: Random) -> list[dict[str, float]]:
     rows: list[dict[str, float]] = [{}, {}, {}]
     for name, (low, high) in found.ranges.items():
         for row, level in zip(rows, rng.sample(_LEVELS, 3), strict=True):
-            row[name] = round(low + level * (high - low), 3)
+            row[name] = low + level * (high - low)
     return rows
 
 

@@ -61,8 +61,8 @@ class Law:
         return held_out(self.key)
 
     def settled(self, point: Mapping[str, float]) -> Mapping[str, float]:
-        """The point that is measured when ``point`` is asked for."""
-        return point
+        """The point that is measured when ``point`` is asked for: with three decimals."""
+        return {name: round(at, 3) for name, at in point.items()}
 
     def at(self, point: Mapping[str, float]) -> float:
         """Its exact value."""

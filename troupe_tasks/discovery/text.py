@@ -18,7 +18,8 @@ MAX_LINES = 60
 MAX_POINTS = 3
 """Points of one answer."""
 
-_ASSIGNED = re.compile(r"([a-z][a-z0-9]{0,7})[ ]{0,2}[=:][ ]{0,2}(-?[0-9]{1,6}(?:\.[0-9]{1,6})?)")
+_NUMBER = r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?"
+_ASSIGNED = re.compile(rf"([a-z][a-z0-9]{{0,7}})[ ]{{0,2}}[=:][ ]{{0,2}}({_NUMBER})")
 
 
 def read_points(action: str, ranges: Ranges) -> list[dict[str, float]]:
@@ -27,9 +28,7 @@ def read_points(action: str, ranges: Ranges) -> list[dict[str, float]]:
     for line in action[-MAX_READ_CHARS:].splitlines()[-MAX_LINES:]:
         found = {name: float(number) for name, number in _ASSIGNED.findall(line[:400])}
         if all(name in found for name in ranges):
-            points.append(
-                {n: round(min(high, max(low, found[n])), 3) for n, (low, high) in ranges.items()}
-            )
+            points.append({n: min(high, max(low, found[n])) for n, (low, high) in ranges.items()})
     return points[-MAX_POINTS:]
 
 

@@ -65,6 +65,32 @@ def test_points_outside_the_range_then_are_clipped() -> None:
     assert decode_state(state).readings[0][0] == (4.0, 0.5)
 
 
+@pytest.mark.parametrize("number", ["1.23456789", "2.0005", "0.4999", "3", "12345678", "-2.5"])
+def test_point_of_a_law_then_is_measured_at_three_decimals_within_the_range(number: str) -> None:
+    state = ENV.step(ENV.reset(TASK), "experimenter", f"x={number} y=1").state
+    assert decode_state(state).readings[0][0] == (
+        round(min(4.0, max(0.5, float(number))), 3),
+        1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "span", "read"),
+    [
+        ("2e-4", (1e-5, 5e-4), 2e-4),
+        ("0.00023", (1e-5, 5e-4), 2.3e-4),
+        ("1e-9", (1.23456e-5, 5e-4), 1.23456e-5),
+        ("6.02e+23", (1e23, 9e23), 6.02e23),
+        ("1250000", (0.0, 2e6), 1.25e6),
+        ("9e999", (0.0, 2e6), 2e6),
+    ],
+)
+def test_read_points_of_a_table_then_reads_what_prompts_write_and_stays_in_the_range(
+    number: str, span: tuple[float, float], read: float
+) -> None:
+    assert text.read_points(f"v1={number}", {"v1": span}) == [{"v1": read}]
+
+
 def test_theorist_when_right_in_form_and_prediction_then_has_all() -> None:
     done = named(ENV.reset(TASK), law(KEY).text)
     assert (done.team_reward, done.done, done.success) == (1.0, True, True)
