@@ -39,17 +39,20 @@ class Grader:
 
     def grade(self, problem: Problem, code: str, tests: Sequence[TestCase]) -> list[Graded]:
         """What ``code`` does on ``tests``, in order."""
-        plain = [number for number, test in enumerate(tests) if test.script is None]
-        graded = self._grade_plain(problem, code, [tests[number] for number in plain])
-        if len(plain) == len(tests):
-            return graded
-        return self._with_scripts(problem, code, tests, dict(zip(plain, graded, strict=True)))
+        return self.grade_all(problem, [code], tests)[0]
 
     def grade_all(
         self, problem: Problem, codes: Sequence[str], tests: Sequence[TestCase]
     ) -> list[list[Graded]]:
-        """The same for several programs, each by itself: a slow one costs no other a test."""
-        return [self.grade(problem, code, tests) for code in codes]
+        """The same for several programs, in as few runs as the limits allow."""
+        plain = [number for number, test in enumerate(tests) if test.script is None]
+        graded = self._grade_plain(problem, codes, [tests[number] for number in plain])
+        if len(plain) == len(tests):
+            return graded
+        return [
+            self._with_scripts(problem, code, tests, dict(zip(plain, grades, strict=True)))
+            for code, grades in zip(codes, graded, strict=True)
+        ]
 
     def outputs(self, problem: Problem, code: str, inputs: Sequence[str]) -> list[Ran]:
         """What ``code`` does on inputs whose outputs nobody knows."""
@@ -72,13 +75,24 @@ class Grader:
         scripted = {n: Graded(v.passed, v.ran) for n, v in zip(scripts, verdicts, strict=True)}
         return [plain[n] if n in plain else scripted[n] for n in range(len(tests))]
 
-    def _grade_plain(self, problem: Problem, code: str, tests: Sequence[TestCase]) -> list[Graded]:
+    def _grade_plain(
+        self, problem: Problem, codes: Sequence[str], tests: Sequence[TestCase]
+    ) -> list[list[Graded]]:
         if not tests:
-            return []
-        cases = [_case(problem, 0, test.input) for test in tests]
-        jobs = [_job(problem, code)]
-        ran = self._judge.run(jobs, cases, problem.limits, _output_bytes(tests))
-        return self._compared(problem, tests, ran)
+            return [[] for _ in codes]
+        room = _output_bytes(tests)
+        # One program a run when there are many tests, so that a slow one costs only itself.
+        share = max(1, 12 // len(tests))
+        graded: list[list[Graded]] = []
+        for start in range(0, len(codes), share):
+            part = codes[start : start + share]
+            jobs = [_job(problem, code) for code in part]
+            cases = [_case(problem, n, t.input) for n in range(len(part)) for t in tests]
+            ran = self._judge.run(jobs, cases, problem.limits, room)
+            for n in range(len(part)):
+                mine = ran[n * len(tests) : (n + 1) * len(tests)]
+                graded.append(self._compared(problem, tests, mine))
+        return graded
 
     def _compared(
         self, problem: Problem, tests: Sequence[TestCase], ran: Sequence[Ran]
