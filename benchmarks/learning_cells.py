@@ -167,7 +167,7 @@ def play(
         "cell": cell.named(digest_of(cell, task, model, base, budget)),
         "base": base,
         "commit": commit(),
-        "machine": f"{machine()}, {get_cpu_capability()}",
+        "machine": _machine(),
         "wall_s": round(time.monotonic() - began, 1),
         "algorithm": ARMS[cell.arm].algorithm,
         "curve": curve,
@@ -190,8 +190,12 @@ def play_model(
     played += ["--max-new-tokens", str(task.max_new_tokens)]
     tests = _tests(played, folder, budget, task.first_test)
     shutil.rmtree(folder)
-    where = f"{machine()}, {get_cpu_capability()}"
-    return {"base": base_digest(model), "commit": commit(), "machine": where, "test": tests}
+    return {"base": base_digest(model), "commit": commit(), "machine": _machine(), "test": tests}
+
+
+def _machine() -> str:
+    """With the vector instructions, which results follow to the last digit."""
+    return f"{machine()}, {get_cpu_capability()}"
 
 
 def _tests(team: Sequence[str], folder: Path, budget: Budget, first: int) -> dict[str, str]:

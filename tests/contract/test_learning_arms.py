@@ -12,7 +12,7 @@ from benchmarks import learning_curve
 from benchmarks.budget_runs import RunPool
 from benchmarks.intervals import holm, interval, sign_flip, students_t
 from benchmarks.learning_arms import ARMS, CONTRASTS, TASKS, Setting, settings_of, spec_of
-from benchmarks.learning_cells import Budget, Cell, digest_of
+from benchmarks.learning_cells import Budget, Cell, base_digest, digest_of
 from benchmarks.learning_report import contrasts_of, rows_of
 from troupe.episodes.build import load_parts
 from troupe.spec.job import JobSpec
@@ -44,6 +44,18 @@ def test_arms_are_tuned_with_equal_effort_and_have_equal_rewards(tmp_path: Path)
         assert not any(value for terms in weights.values() for value in terms.values())
         assert documents["ippo"]["reward"] == documents["grpo_team"]["reward"]
         assert len({str(document["task"]) for document in documents.values()}) == 1
+
+
+def test_cells_when_their_base_is_kept_beside_them_then_it_has_the_digest_they_name(
+    tmp_path: Path,
+) -> None:
+    results = learning_curve.RESULTS / "learning_second_base"
+    plan = learning_curve.parse(["--results", str(results), "--work", str(tmp_path)])
+    experiment = learning_curve.Experiment(plan)
+    bases = {line["base"] for line in experiment.cells.lines.values()}
+    assert bases == {base_digest(results / "bases" / "plan_path")}
+    cell = Cell("plan_path", "at_grpo", Setting(5e-4, 8), 0)
+    assert str(cell) in experiment.tuned()  # found by what is kept: nothing was made in ``work``
 
 
 def test_interval_when_tasks_of_a_map_fall_together_then_maps_are_drawn() -> None:
