@@ -107,7 +107,7 @@ def observation(
 
 def _whole(page: str) -> str:
     """Quoted without a cut in the middle: the environment has cut what it keeps of a page."""
-    return quoted(page, max_chars=len(page), max_lines=len(page))
+    return quoted(page, max_chars=len(page), max_lines=len(page) + 1)
 
 
 def _lines(action: str) -> list[str]:

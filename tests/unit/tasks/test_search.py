@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -18,7 +19,7 @@ from troupe_tasks.search.bm25 import Bm25, Document
 from troupe_tasks.search.published import SearchRow
 from troupe_tasks.search.questions import KINDS, Question
 from troupe_tasks.search.retrievers import TantivyDocuments, corpus_documents
-from troupe_tasks.search.state import decode_state
+from troupe_tasks.search.state import Opened, decode_state, encode_state
 from troupe_tasks.search.world import INJECTED_SHARE, world
 
 FAMILY = Search(SearchParams())
@@ -306,6 +307,8 @@ def test_page_of_many_words_and_lines_when_opened_then_is_read_to_its_end(tmp_pa
     assert isinstance(shown, str)
     assert "| Ann is of Peru." in shown
     assert "left out" not in shown
+    empty = replace(decode_state(state), opened=(Opened("Ann", ""),))
+    assert "left out" not in str(env.observe(encode_state(empty), "answerer"))
     cut = Search(family._params.model_copy(update={"page_chars": 600})).environment()
     state = cut.step(
         env.reset(family.taskset().task("test", 0)), "searcher", "search: ann\nopen: 1"
