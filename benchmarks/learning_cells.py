@@ -93,6 +93,12 @@ class Cells:
             file.flush()
             os.fsync(file.fileno())
 
+    def settings(self, task: str, arm: str) -> list[Setting]:
+        """Every setting of which the arm has a line, lowest first."""
+        names = [name.split(":") for name in self.lines if name.startswith(f"{task}:{arm}:")]
+        found = {Setting(float(rate), int(tasks)) for _, _, rate, tasks, _ in names}
+        return sorted(found, key=lambda x: (x.rate, x.tasks_per_step))
+
     def base_of(self, task: str) -> str | None:
         """The digest of the base that the task's newest line was trained from."""
         found = [x["base"] for name, x in self.lines.items() if name.startswith(f"{task}:")]

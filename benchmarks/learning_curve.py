@@ -80,6 +80,7 @@ class Experiment:
         self._plan = plan
         self.cells = Cells(plan.results / "learning_cells.jsonl")
         self._pool = RunPool(plan.workers, FIRST_PORT, plan.minutes)
+        self._names: dict[tuple[Cell, str], str] = {}
         bases = {name: base_digest(self._model(name)) for name in TASKS}
         # Tables need no model: elsewhere they are of the bases that the lines name.
         self._bases = {name: base or self.cells.base_of(name) for name, base in bases.items()}
@@ -103,8 +104,10 @@ class Experiment:
         return names
 
     def tuned(self) -> dict[str, dict[str, Any]]:
-        """Cell of tuning -> its line, of those that are there."""
-        found = {str(cell): self._find(cell) for cell in self._tuning_cells()}
+        """Cell of tuning -> its line, of those that are there, also of settings outside of it."""
+        cells = self._tuning_cells()
+        cells += [Cell(*of, setting, 0) for of in arms() for setting in self._settings(*of)]
+        found = {str(cell): self._find(cell) for cell in cells}
         return {name: line for name, line in found.items() if line is not None}
 
     def finals(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -121,20 +124,26 @@ class Experiment:
         """(task, arm, setting) -> finished lines of settings that tuning did not choose."""
         found: dict[tuple[str, str, Setting], list[dict[str, Any]]] = {}
         for task, arm in [] if self._plan.quick else arms():
-            for setting, seed in product(settings_of(ARMS[arm]), self._seeds()):
+            for setting, seed in product(self._settings(task, arm), self._seeds()):
                 cell = self._at_setting(task, arm, setting, seed)
                 line = self._find(cell) if cell else None
                 if line and cell != self._final(task, arm, seed):
                     found.setdefault((task, arm, setting), []).append({**line, "seed": seed})
         return found
 
+    def _settings(self, task: str, arm: str) -> list[Setting]:
+        """Those that the arm is tuned over, and others that were played."""
+        tuned = list(settings_of(ARMS[arm]))
+        return tuned + [x for x in self.cells.settings(task, arm) if x not in tuned]
+
     def _seeds(self) -> range:
         return range(FIRST_SEED, FIRST_SEED + self._plan.seeds)
 
     def first(self, of: Sequence[tuple[str, str]]) -> list[Cell]:
         """Tuning, of one setting alone where the plan names it."""
-        setting = self._plan.setting
-        return [cell for cell in self._tuning(of) if setting in (None, cell.setting)]
+        if setting := self._plan.setting:
+            return [Cell(task, arm, setting, 0) for task, arm in of]
+        return list(self._tuning(of))
 
     def _tuning(self, of: Sequence[tuple[str, str]]) -> Iterator[Cell]:
         if not self._plan.quick:
@@ -199,10 +208,11 @@ class Experiment:
         base = self._bases[cell.task]
         if base is None:
             return None
-        model = self._model(cell.task)
-        budget = self._budget(cell.task)
-        name = cell.named(digest_of(cell, TASKS[cell.task], model, base, budget))
-        return self.cells.lines.get(name)
+        if (cell, base) not in self._names:
+            model, budget = self._model(cell.task), self._budget(cell.task)
+            digest = digest_of(cell, TASKS[cell.task], model, base, budget)
+            self._names[cell, base] = cell.named(digest)
+        return self.cells.lines.get(self._names[cell, base])
 
     def _model(self, task: str) -> Path:
         kept = self._plan.results / "bases" / task

@@ -168,6 +168,29 @@ def test_plan_when_a_setting_is_named_then_no_other_is_played_to_find_its_steps(
         "plan_path:at_grpo:0.0005:8:tune",
         "plan_path:best_of_k:0.0005:8:tune",
     ]
+    assert [str(cell) for cell in first("--setting", "1e-4:8")] == [
+        "plan_path:at_grpo:0.0001:8:tune",
+        "plan_path:best_of_k:0.0001:8:tune",
+    ]
+
+
+def test_setting_when_tuning_does_not_know_it_then_the_tables_have_it(tmp_path: Path) -> None:
+    plan = learning_curve.parse(["--results", str(tmp_path), "--work", str(tmp_path / "work")])
+    budget = Budget(plan.tokens["plan_path"], plan.eval_tasks, plan.test_tasks, plan.run_timeout_s)
+    task, model = TASKS["plan_path"], tmp_path / "work" / "plan_path" / "base"
+    setting = Setting(1e-4, 8)
+    with (tmp_path / "learning_cells.jsonl").open("w") as file:
+        for seed, steps in ((0, 0), (200, 7), (201, 7)):
+            cell = Cell("plan_path", "at_grpo", setting, seed, steps)
+            name = cell.named(digest_of(cell, task, model, "base", budget))
+            line = {"cell": name, "base": "base", "curve": [[0, 0, 0, 0.5]], "steps_at_budget": 7}
+            file.write(json.dumps(line) + "\n")
+    experiment = learning_curve.Experiment(plan)
+    assert list(experiment.tuned()) == ["plan_path:at_grpo:0.0001:8:tune"]
+    found = experiment.others()
+    assert [line["seed"] for line in found["plan_path", "at_grpo", setting]] == [200, 201]
+    assert found.keys() == {("plan_path", "at_grpo", setting)}
+    assert experiment.finals() == {}
 
 
 def test_twins_when_few_maps_are_drawn_then_tasks_of_one_share_its_number() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import math
 import runpy
 import sys
 import tomllib
@@ -16,6 +17,7 @@ from troupe import plugins
 from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.load import load_algorithm
 from troupe.episodes.dryrun import dry_run
+from troupe.errors import InvalidArgumentError
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import RewardSpec, WorkflowSpec
@@ -42,6 +44,20 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     importlib.invalidate_caches()
     yield
     sys.modules.pop("median_grpo", None)
+
+
+def test_plugin_when_installed_while_running_then_the_next_spec_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "added" not in plugins.registered(plugins.ALGORITHMS)
+    with pytest.raises(InvalidArgumentError, match="no algorithm is called 'added'"):
+        plugins.load(plugins.ALGORITHMS, "added")
+    folder = tmp_path / "added-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[troupe.algorithms]\nadded = math:floor\n")
+    assert plugins.load(plugins.ALGORITHMS, "added") is math.floor
 
 
 def test_plugin_when_installed_then_a_spec_finds_it_and_plays(installed: None) -> None:
