@@ -29,7 +29,8 @@ Charge = Callable[[int], None]
 
 _DATES = {"date": 1, "time": 1, "datetime": 1, "julianday": 1, "strftime": 2}
 """Date functions and the number of arguments below which they read the clock."""
-_CLOCK = {"now", "localtime", "utc"}
+_CLOCK = {"now", "localtime", "utc", "subsec", "subsecond"}
+"""The last two, alone, are the present moment since SQLite 3.42."""
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 REPLACED = frozenset({"like", "instr", "replace", "trim", "ltrim", "rtrim", *_DATES})

@@ -23,6 +23,15 @@ def table() -> Generator[sqlite3.Connection]:
         yield connection
 
 
+@pytest.mark.parametrize("clock", ["now", "subsec", "SubSecond "])
+@pytest.mark.parametrize("start", ["date(", "time(", "datetime(", "julianday(", "strftime('%s', "])
+def test_date_function_when_it_would_read_the_clock_then_is_refused(clock: str, start: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection, installed(connection, lambda _: None):
+        assert connection.execute(f"SELECT {start}'2024-03-17')").fetchone()[0] is not None
+        with pytest.raises(sqlite3.OperationalError):
+            connection.execute(f"SELECT {start}'{clock}')").fetchone()
+
+
 def calls_in(work: Callable[[], object]) -> list[str]:
     """The functions that ``work`` calls in this thread, Python's and C's."""
     called: list[str] = []
