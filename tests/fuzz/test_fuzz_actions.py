@@ -75,7 +75,7 @@ _refused_row = _in_own_words(RefusedRowError)
 PARSERS: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "puzzle answer": (
         lambda text: read_answer("place", "([a-h][1-8])", text, 8),
-        ("so: place b4, c1", "place (a1, a2) and place [h8]"),
+        ("so: place b4, c1", "place (a1, a2) and Place: [h8]"),
     ),
     "puzzle word": (
         lambda text: read_answer("move", "(up|down|left|right)", text, 8),
@@ -83,7 +83,7 @@ PARSERS: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     ),
     "plan path": (
         lambda text: [plan_path.read_answer(agent, text, 8) for agent in ("tool", "planner")],
-        ("simulate R R D", "plan U, L."),
+        ("simulate R R D", "plan U, L.", "plan\nPlan: R R"),
     ),
     "plan path search": (plan_path.read_search, ("search b3", "simulate R then search a1")),
     "tic tac toe": (tic_tac_toe.read_move, ("play a1", "I play b2.")),

@@ -17,16 +17,16 @@ class Answer:
 
 
 def read_answer(keyword: str, item: str, text: str, max_actions: int) -> Answer:
-    """Read the last ``keyword action action ...`` in ``text``.
+    """Read the last ``keyword action action ...`` in ``text``, the keyword in any case.
 
-    Reasoning may stand before it, and so may other answers: only the last one counts. It is well
-    formed when it holds 1 to ``max_actions`` actions and nothing follows them; otherwise what can
-    be read of it still counts, up to ``max_actions``.
+    Reasoning may stand before it, and so may other answers: only the last one that holds an
+    action counts. It is well formed when it holds 1 to ``max_actions`` actions and nothing
+    follows them; otherwise what can be read of it still counts, up to ``max_actions``.
 
     Example: ``read_answer("place", "([a-h][1-8])", "so: place b4, c1", 8)`` has ``("b4", "c1")``.
     """
     call, action = _patterns(keyword, item)
-    found_calls = deque(call.finditer(text), maxlen=1)
+    found_calls = deque((match for match in call.finditer(text) if match.group(1)), maxlen=1)
     if not found_calls:
         return Answer((), is_well_formed=False)
     last = found_calls[0]
@@ -45,5 +45,5 @@ def write_answer(keyword: str, actions: Sequence[str]) -> str:
 def _patterns(keyword: str, item: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     uncaptured = re.sub(r"\((?!\?)", "(?:", item)
     # An action never runs into a word that follows it: "R" of "Right" is none.
-    call = rf"\b{keyword}\b[\s:(\[]*((?:{uncaptured}(?![A-Za-z0-9])[\s,;]*)*)[\])]*"
+    call = rf"\b(?i:{keyword})\b[\s:(\[]*((?:{uncaptured}(?![A-Za-z0-9])[\s,;]*)*)[\])]*"
     return re.compile(call), re.compile(item)
