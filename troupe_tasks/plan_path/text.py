@@ -43,16 +43,25 @@ def read_answer(agent: str, text: str, max_actions: int) -> Answer:
     """Read the last ``simulate ...`` or ``plan ...`` in ``text``; never fails.
 
     Reasoning may stand before it. The answer is well formed when it holds 1 to ``max_actions``
-    moves and nothing follows them; otherwise what can be read of it still counts.
+    moves and nothing follows them; otherwise what can be read of it still counts. Where the last
+    one has no moves, the last ``Simulate ...`` or ``Plan ...`` that has some counts.
 
     Example: ``read_answer("planner", "go round: plan R R D", 8)`` has the moves ``RRD``.
     """
-    matches = list(re.finditer(rf"\b{KEYWORDS[agent]}\b{_MOVE_LIST}", text))
-    if not matches:
+    keyword = KEYWORDS[agent]
+    call = _last_call(keyword, text)
+    if call is None or not call.group(1):
+        call = _last_call(f"{keyword.capitalize()}|{keyword.upper()}", text, with_moves=True)
+    if call is None:
         return Answer("", is_well_formed=False)
-    moves = re.sub(r"[^UDLR]", "", matches[-1].group(1))
-    ends_there = not text[matches[-1].end() :].strip()
+    moves = re.sub(r"[^UDLR]", "", call.group(1))
+    ends_there = not text[call.end() :].strip()
     return Answer(moves[:max_actions], ends_there and 0 < len(moves) <= max_actions)
+
+
+def _last_call(keyword: str, text: str, *, with_moves: bool = False) -> re.Match[str] | None:
+    calls = re.finditer(rf"\b(?:{keyword})\b{_MOVE_LIST}", text)
+    return max((c for c in calls if c.group(1) or not with_moves), key=re.Match.start, default=None)
 
 
 def read_search(text: str) -> str | None:
