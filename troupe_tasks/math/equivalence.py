@@ -11,6 +11,7 @@ from functools import lru_cache
 from troupe_tasks.math.boxed import MAX_ANSWER_CHARS
 from troupe_tasks.math.form import is_one_answer, num_operations, without_assignment
 from troupe_tasks.math.literal import NUM_ROUNDED_DECIMALS, is_same_number, read_literal
+from troupe_tasks.math.units import TEXT, is_other_half_day, without_unit
 from troupe_tasks.math.worker_process import WorkerPool
 
 CPU_S = 3.0
@@ -21,7 +22,8 @@ WAIT_S = 20.0
 POOL_SIZE = 2
 MAX_REMEMBERED = 4096
 
-_TEXT = re.compile(r"\\(?:text|mathrm|textbf)\s*\{([^{}]*)\}")
+_TEXT = re.compile(rf"{TEXT}\s*\{{([^{{}}]*)\}}")
+_UPRIGHT = re.compile(rf"{TEXT}\s*\{{\s*([ie])\s*\}}")
 _NAME = re.compile(r"(?=.*[A-Z])[A-Za-z]{2,}", re.ASCII)
 """A word or a row of letters; all in small letters it may be a product."""
 _BASE = re.compile(r"[0-9A-F]+_\{?(?P<base>\d+)\}?", re.ASCII)
@@ -45,12 +47,17 @@ class Equivalence:
         if candidate is None or not 0 < len(candidate.strip()) <= MAX_ANSWER_CHARS:
             return False
         gold = gold.strip()
+        if is_other_half_day(gold, candidate):
+            return False
         number = read_literal(without_assignment(gold))
         if number is not None:
             answer = read_literal(without_assignment(candidate))
             return answer is not None and is_same_number(number, answer)
         if without_assignment(gold) == gold or "\\in" in gold:
             gold, candidate = without_assignment(gold), without_assignment(candidate)
+        if _squeezed(gold) == _squeezed(candidate):
+            return True
+        gold, candidate = _term(gold), _term(candidate)
         if _squeezed(gold) == _squeezed(candidate):
             return True
         if _says_another(gold, candidate):
@@ -81,8 +88,14 @@ class Equivalence:
         return self._pool.ask(gold, candidate) == "equal"
 
 
+def _term(text: str) -> str:
+    """``text`` without its unit, and with the numbers i and e in one type."""
+    return _UPRIGHT.sub(r" \1 ", without_unit(text)).strip()
+
+
 def _squeezed(text: str) -> str:
-    """``text`` without what only sets it: spaces, dollar signs, big brackets."""
+    """``text`` without what only sets it: spaces, dollar signs, big brackets, upright type."""
+    text = _TEXT.sub(r"\1", text)
     plain = _SETTING.sub("", text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
     return "".join(plain.split())
 
@@ -92,7 +105,7 @@ def _says_another(gold: str, candidate: str) -> bool:
 
     A computer algebra system takes ``BAC`` for a product, and drops the base of ``1011_2``.
     """
-    words = [_squeezed(_TEXT.sub(r"\1", text)) for text in (gold, candidate)]
+    words = [_squeezed(text) for text in (gold, candidate)]
     if _NAME.fullmatch(words[0]) and words[1].isalpha():
         return words[0].casefold() != words[1].casefold()
     bases = [_BASE.fullmatch(_squeezed(text)) for text in (gold, candidate)]

@@ -43,11 +43,14 @@ def main() -> None:
 
 def _judge() -> Any:
     import logging
+    from dataclasses import replace
 
     from math_verify import LatexExtractionConfig, parse, verify
 
     logging.disable(logging.CRITICAL)
-    config = [LatexExtractionConfig(boxed_match_priority=0)]
+    # Its own list of units has c, d, g, h, l, m, o, s and t: 3t would be 3.
+    normalization = replace(LatexExtractionConfig().normalization_config, units=False)
+    config = [LatexExtractionConfig(boxed_match_priority=0, normalization_config=normalization)]
 
     def read(text: str) -> Any:
         return parse(

@@ -7,15 +7,18 @@ rules stop that before anything is computed. Owns syntax only; never decides equ
 
 import re
 
+from troupe_tasks.math.units import TEXT
+
 MAX_DEPTH = 12
 MAX_EXPONENT_DIGITS = 3
 
 _SEPARATOR = re.compile(r"(?<!\d),|,(?!\d{3}(?!\d))|;|\\lor|\\vee|\bor\b|\band\b")
 """What stands between several answers; a comma before three digits belongs to a number."""
 
-_WORDS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{([^{}]*)\}")
+_WORDS = re.compile(rf"{TEXT}\s*\{{([^{{}}]*)\}}")
 _PRESENTATION = {
-    "left", "right", "text", "mathrm", "mathbf", "textbf", "displaystyle", "quad", "qquad",
+    "left", "right", "text", "textrm", "textbf", "textit", "textnormal", "mathrm", "mathbf",
+    "mbox", "displaystyle", "quad", "qquad",
     "pi", "infty", "circ", "degree", "cup", "cap", "emptyset", "varnothing", "in", "mathbb",
     "le", "leq", "ge", "geq", "lt", "gt", "ne", "neq", "begin", "end", "alpha", "beta", "gamma",
     "theta", "lambda", "mu", "omega", "phi", "angle", "triangle", "operatorname", "mathcal",
@@ -52,7 +55,7 @@ def num_operations(text: str) -> int:
     r"""Operations that are left to do in ``text``: signs between terms, ``\frac``, ``\sqrt``."""
     commands = _COMMAND.findall(text)
     plain = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\!", "", text)
-    plain = re.sub(r"\\(?:text|mathrm|textbf|operatorname)\s*\{[^{}]*\}", "", plain)
+    plain = re.sub(rf"(?:{TEXT}|\\operatorname)\s*\{{[^{{}}]*\}}", "", plain)
     symbols = _SYMBOL.findall(_COMMAND.sub("#", plain))
     return sum(command not in _PRESENTATION for command in commands) + len(symbols)
 

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from troupe_tasks.math.units import without_unit
+
 NUM_ROUNDED_DECIMALS = 6
 """A decimal with at least so many places may stand for a number that it rounds."""
 
@@ -22,16 +24,7 @@ _FRACTION = re.compile(
 _NOISE = re.compile(
     r"\\left(?![a-zA-Z])|\\right(?![a-zA-Z])|\\[,!;:]|\\ |\\quad|\\displaystyle|\$|\\\$|~|\s"
 )
-_UNIT = re.compile(
-    r"(?<=[\d}%])(?:\^\{?\\circ\}?|\\?%|\\(?:text|mathrm|textbf)\{[^{}\d]*\}(?:\^\{?[23]\}?)?"
-    r"|[a-zA-Z]{2,24}(?:\^\{?[23]\}?)?)$"
-)
-_NO_UNIT = re.compile(
-    r"(?<=\d)\s*(?:\\(?:text|mathrm|textbf)\{[^{}]*?)?(?<![A-Za-z])"
-    r"(?:hundred|thousand|million|billion|trillion|dozen|or|and|half|to)s?\b",
-    re.IGNORECASE,
-)
-"""What stands where a unit may, and makes it another number, or several."""
+_SIGN = re.compile(r"(?<=[\d}%])(?:\^\{?\\circ\}?|\\?%)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +46,10 @@ def read_literal(text: str) -> Literal | None:
 
     Units, degree and currency signs are passed over: ``\$1{,}250.50``, ``40^\circ``, ``3 cm``.
     """
-    if _NO_UNIT.search(text):
-        return None
-    plain = _NOISE.sub("", text).rstrip(".").replace("\N{MINUS SIGN}", "-")
+    plain = _NOISE.sub("", without_unit(text)).rstrip(".").replace("\N{MINUS SIGN}", "-")
     is_percent = plain.endswith("%")
-    while unit := _UNIT.search(plain):
-        plain = plain[: unit.start()].rstrip("\\")
+    while sign := _SIGN.search(plain):
+        plain = plain[: sign.start()].rstrip("\\")
     if fraction := _FRACTION.fullmatch(plain):
         return _fraction(fraction, is_percent)
     decimal = _DECIMAL.fullmatch(plain)
