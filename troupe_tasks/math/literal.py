@@ -24,6 +24,12 @@ _FRACTION = re.compile(
 _NOISE = re.compile(
     r"\\left(?![a-zA-Z])|\\right(?![a-zA-Z])|\\[,!;:]|\\ |\\quad|\\displaystyle|\$|\\\$|~|\s"
 )
+_MIXED = re.compile(
+    rf"([+-]?{_DIGITS})(?:\\[dt]?frac(?:\{{(\d{{1,120}})\}}\{{(\d{{1,120}})\}}|(\d)(\d))"
+    r"|#(\d{1,120})/(\d{1,120}))"
+)
+"""A whole number and a fraction right behind it; ``#`` is the space of ``3 1/2``."""
+_SPACE = re.compile(r"(?<=\d)(?:\s|~|\\[,;:! ])+(?=\d+\s*/)")
 _SIGN = re.compile(r"(?<=[\d}%])(?:\^\{?\\circ\}?|\\?%)$")
 
 
@@ -45,13 +51,17 @@ def read_literal(text: str) -> Literal | None:
     r"""The number that ``text`` writes down, or None when it is anything else.
 
     Units, degree and currency signs are passed over: ``\$1{,}250.50``, ``40^\circ``, ``3 cm``.
+    A mixed number is one, ``3\frac{1}{2}``; the product ``3 \cdot \frac{1}{2}`` is none.
     """
-    plain = _NOISE.sub("", without_unit(text)).rstrip(".").replace("\N{MINUS SIGN}", "-")
+    spaced = _SPACE.sub("#", without_unit(text))
+    plain = _NOISE.sub("", spaced).rstrip(".").replace("\N{MINUS SIGN}", "-")
     is_percent = plain.endswith("%")
     while sign := _SIGN.search(plain):
         plain = plain[: sign.start()].rstrip("\\")
     if fraction := _FRACTION.fullmatch(plain):
         return _fraction(fraction, is_percent)
+    if mixed := _MIXED.fullmatch(plain):
+        return _mixed(mixed, is_percent)
     decimal = _DECIMAL.fullmatch(plain)
     if decimal is None or not (decimal.group(2) or decimal.group(3)):
         return None
@@ -89,6 +99,18 @@ def _fraction(match: re.Match[str], is_percent: bool) -> Literal | None:
     value = Fraction(numerator, denominator)
     is_reduced = value.denominator == denominator
     return Literal(-value if sign == "-" else value, 0, True, is_reduced, is_percent)
+
+
+def _mixed(match: re.Match[str], is_percent: bool) -> Literal | None:
+    """``3\\frac{1}{2}`` as 7/2; None for ``3\\frac{5}{2}``, which may be a product."""
+    whole, *parts = match.groups()
+    numerator, denominator = (int(part) for part in parts if part is not None)
+    units = int(re.sub(r"\D", "", whole))
+    if not units or not 0 < numerator < denominator:
+        return None
+    value = units + Fraction(numerator, denominator)
+    is_reduced = value.denominator == denominator
+    return Literal(-value if whole[0] == "-" else value, 0, True, is_reduced, is_percent)
 
 
 def _decimal(match: re.Match[str], is_percent: bool) -> Literal:
