@@ -1,5 +1,6 @@
 """The database task: its instances, what is right, what is paid, and what agents see."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 from random import Random
@@ -283,6 +284,25 @@ def test_published_question_when_played_then_is_judged_on_every_file(
         env.step(state, "writer", text.sql_answer("SELECT 'Mo' FROM pet LIMIT 1")).info["agreeing"]
         == 1
     )
+
+
+@pytest.mark.parametrize(
+    "constants", ["SELECT 'Mo' FROM pet LIMIT 1", "SELECT 'Mo' WHERE EXISTS (SELECT 1 FROM pet)"]
+)
+def test_constants_for_a_published_question_then_are_paid_on_one_file_and_not_on_two(
+    databases: Path, tmp_path: Path, constants: str
+) -> None:
+    (tmp_path / "test.jsonl").write_text(ROW.model_dump_json() + "\n")
+    alone = tmp_path / "alone" / "pets"
+    alone.mkdir(parents=True)
+    shutil.copy(databases / "pets" / "pets.sqlite", alone)
+    rewards = []
+    for folder in (alone.parent, databases):
+        family = Sql(SqlParams(data=tmp_path / "test.jsonl", databases=folder))
+        env = family.environment()
+        state = env.reset(family.taskset().task("test", 0))
+        rewards.append(env.step(state, "writer", text.sql_answer(constants)).team_reward)
+    assert rewards == [1.0, 0.0]
 
 
 def test_published_question_without_its_database_then_says_which_folder(tmp_path: Path) -> None:
