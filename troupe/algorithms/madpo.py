@@ -46,6 +46,12 @@ class Madpo(GroupRelative):
         if spec.loss != LossSpec() or spec.aggregation or spec.scale:
             message = "madpo has a loss of its own; leave out loss, aggregation and scale"
             issues.append(Issue("/algorithm/loss", message))
+        if spec.filters.truncated:
+            message = (
+                "a winner without its loser, or a loser without its winner, is no pair; leave it "
+                "out, or lower the rewards of long completions by /algorithm/overlong"
+            )
+            issues.append(Issue("/algorithm/filters/truncated", message))
         if issues:
             raise SpecInvalidError(issues)
 

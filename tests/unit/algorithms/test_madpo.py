@@ -98,9 +98,10 @@ def test_madpo_when_the_margin_is_huge_then_the_weight_is_a_number() -> None:
         ({"loss": {"entropy_coef": 0.1}}, "/algorithm/loss"),
         ({"scale": "std"}, "/algorithm/loss"),
         ({"preference": None}, "/algorithm/preference"),
+        ({"filters": {"truncated": True}}, "/algorithm/filters/truncated"),
     ],
 )
-def test_madpo_when_a_setting_would_be_ignored_then_is_refused(
+def test_madpo_when_a_setting_would_be_ignored_or_split_pairs_then_is_refused(
     changes: dict[str, Any], pointer: str
 ) -> None:
     with pytest.raises(SpecInvalidError, match=pointer):
