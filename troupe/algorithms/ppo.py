@@ -22,7 +22,7 @@ from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.gae import gae_of_group
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.sampler import Sampler
-from troupe.spec.algorithm import AlgorithmSpec
+from troupe.spec.algorithm import AlgorithmSpec, CriticSpec
 from troupe.spec.issues import Issue, SpecInvalidError
 
 
@@ -33,6 +33,11 @@ class Ippo(GroupRelative):
     required = frozenset({"critic"})
     compares_in_group = False
     view: ClassVar[Literal["own", "joint"]] = "own"
+
+    def __init__(self, spec: AlgorithmSpec) -> None:
+        super().__init__(spec)
+        if spec.critic is not None and (issues := _issues(spec.critic, self.view)):
+            raise SpecInvalidError(issues)
 
     @property
     def needs(self) -> Needs:
@@ -63,8 +68,30 @@ class Mappo(Ippo):
 
     view = "joint"
 
-    def __init__(self, spec: AlgorithmSpec) -> None:
-        super().__init__(spec)
-        if spec.critic is not None and spec.critic.kind == "head":
-            message = "a team's critic is no head of any one policy; use kind model, or ippo"
-            raise SpecInvalidError([Issue("/algorithm/critic/kind", message)])
+
+def _issues(critic: CriticSpec, view: Literal["own", "joint"]) -> list[Issue]:
+    """Settings of a critic that reads ``view`` which nothing would read."""
+    if view == "joint" and critic.kind == "head":
+        message = "a team's critic is no head of any one policy; use kind model, or ippo"
+        return [Issue("/algorithm/critic/kind", message)]
+    default = CriticSpec()
+    of_head = (
+        "a head reads the policy's own network and trains none; leave it out, or use kind model"
+    )
+    ignored = {
+        "model": (critic.kind == "head" and critic.model is not None, of_head),
+        "train": (critic.kind == "head" and critic.train != default.train, of_head),
+        "train/vision": (
+            critic.kind == "model" and critic.train.vision,
+            "a critic reads text alone; leave it out",
+        ),
+        "max_tokens": (
+            view == "own" and critic.max_tokens != default.max_tokens,
+            "ippo's critic reads the agent's whole prompt; leave it out, or use mappo",
+        ),
+    }
+    return [
+        Issue(f"/algorithm/critic/{name}", why)
+        for name, (is_given, why) in ignored.items()
+        if is_given
+    ]

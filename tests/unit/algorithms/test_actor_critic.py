@@ -1,6 +1,7 @@
 """GAE by hand, and what IPPO and MAPPO make of it."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from troupe_trainer.learn.credit import penalised
 numbers = st.floats(-3, 3)
 
 
-def spec(**changes) -> AlgorithmSpec:
+def spec(**changes: Any) -> AlgorithmSpec:
     critic = changes.pop("critic", {})
     return AlgorithmSpec.model_validate({"critic": critic, **changes})
 
@@ -84,6 +85,35 @@ def test_actor_critic_without_a_critic_then_is_refused_by_name(kind: type[Ippo])
 def test_mappo_with_a_head_then_is_refused() -> None:
     with pytest.raises(SpecInvalidError, match="critic/kind"):
         Mappo(spec(critic={"kind": "head"}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "critic", "field"),
+    [
+        (Ippo, {"kind": "head", "model": "models/large"}, "model"),
+        (Ippo, {"kind": "head", "train": {"kind": "full"}}, "train"),
+        (Ippo, {"kind": "head", "train": {"kind": "lora", "rank": 4}}, "train"),
+        (Ippo, {"train": {"kind": "lora", "vision": True}}, "train/vision"),
+        (Mappo, {"train": {"kind": "full", "vision": True}}, "train/vision"),
+        (Ippo, {"max_tokens": 64}, "max_tokens"),
+    ],
+)
+def test_critic_when_a_setting_would_be_ignored_then_is_refused_by_its_pointer(
+    kind: type[Ippo], critic: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(SpecInvalidError) as refusal:
+        kind(spec(critic=critic))
+    assert [issue.pointer for issue in refusal.value.issues] == [f"/algorithm/critic/{field}"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "critic"), [(Ippo, {"kind": "head"}), (Mappo, {"max_tokens": 64, "model": "m"})]
+)
+def test_critic_when_its_spec_was_written_out_and_read_again_then_is_taken(
+    kind: type[Ippo], critic: dict[str, Any]
+) -> None:
+    written = spec(critic=critic).model_dump_json()
+    kind(AlgorithmSpec.model_validate_json(written))
 
 
 def test_penalised_when_rewards_are_turns_then_each_turn_loses_its_own_kl() -> None:

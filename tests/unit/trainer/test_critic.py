@@ -177,7 +177,8 @@ def turns_group(seed: int, agent: str, step: int = 0) -> pb.Group:
 
 
 def actor_critic(model: Path, **critic: Any) -> JobSpec:
-    settings = {"train": {"kind": "lora", "rank": 4}, **critic}
+    trained = {} if critic.get("kind") == "head" else {"train": {"kind": "lora", "rank": 4}}
+    settings = {**trained, **critic}
     return job_spec(model, algorithm={"kind": "ippo", "group_size": 2, "critic": settings})
 
 
