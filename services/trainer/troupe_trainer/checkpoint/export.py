@@ -169,19 +169,28 @@ def _write_all(file: Any, data: memoryview) -> None:
 
 
 def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[str, str]:
+    """``export_model`` of a learner's present weights.
+
+    Full weights of several ranks are gathered in the policy's dtype, without a copy of the learner.
+    """
+    skeleton = learner.model.skeleton()
+    model = learner.model if skeleton is not None else learner.alone().model
+    return export_model(model, spec, folder, skeleton)
+
+
+def export_model(
+    model: PolicyModel, spec: PolicySpec, folder: Path, skeleton: Any = None
+) -> dict[str, str]:
     """Write ``adapter`` (LoRA only) and ``merged``; their paths by name.
 
-    The merged model is made from the written adapter, which proves that the files can be read. Full
-    weights of several ranks are gathered in the policy's dtype, without a copy of the learner.
+    The merged model is made from the written adapter, which proves that the files can be read.
+    ``skeleton``: saved with the model's weights, in place of a module that does not hold them.
     """
     paths: dict[str, str] = {}
     make_folder(folder)
-    module = learner.model.skeleton()
-    if module is None:
-        learner = learner.alone()
-        module = learner.model.module
+    module = model.module if skeleton is None else skeleton
     weights: dict[str, Tensor] | None = None
-    if learner.model.is_lora:
+    if model.is_lora:
         adapter = replace_folder(folder / "adapter", module.save_pretrained)
         paths["adapter"] = str(adapter)
         base = auto_class(spec.model).from_pretrained(
@@ -190,7 +199,7 @@ def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[s
         with quiet_peft():
             module = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
     else:
-        weights = learner.model.weights()
+        weights = model.weights()
     merged = replace_folder(
         folder / "merged", lambda path: _save_merged(module, weights, spec, path)
     )

@@ -13,21 +13,21 @@ from pathlib import Path
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from troupe.algorithms.load import load_algorithm
 from troupe.durable import replace_file
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.runtime.run_folder import EXPORT_FILE, checkpoints_folder, step_name, step_of
 from troupe.spec.exported import export_document
 from troupe.spec.job import JobSpec
 from troupe.spec.load import load_spec
-from troupe_trainer.checkpoint.export import export_artifacts
+from troupe_trainer.checkpoint.export import export_model
 from troupe_trainer.checkpoint.files import (
     CheckpointContents,
     Checkpoints,
     best_first,
     steps_of_all,
 )
-from troupe_trainer.learn.learner import Learner
+from troupe_trainer.model.learner_state import LearnerState, check_fits, state_of
+from troupe_trainer.model.model import PolicyModel
 
 
 def export(
@@ -48,7 +48,6 @@ def export(
             f"the job has no policy '{unknown[0]}'; it has {', '.join(sorted(spec.policies))}"
         )
     step = _chosen(run_dir, spec, which)
-    algorithm = load_algorithm(spec.algorithm)
     paths: dict[str, dict[str, str]] = {}
     snapshots: dict[str, CheckpointContents] = {}
     for policy in policies or sorted(spec.policies):
@@ -57,12 +56,22 @@ def export(
             folder = checkpoints_folder(run_dir, trainer) / step_name(step)
             snapshots[trainer] = Checkpoints(run_dir, spec, policy=trainer).read(folder)
         snapshot = snapshots[trainer]
-        learner = Learner(policy, spec, algorithm, device="cpu")
-        learner.restore(snapshot.learners[policy])
-        paths[policy] = export_artifacts(learner, spec.policies[policy], out / policy)
+        model = _model(policy, spec, state_of(snapshot.learners, policy))
+        paths[policy] = export_model(model, spec.policies[policy], out / policy)
         replace_file(out / policy / "checkpoint.json", _origin(run_dir, snapshot))
     replace_file(out / EXPORT_FILE, export_document(run_dir.resolve().name, spec))
     return paths
+
+
+def _model(policy: str, spec: JobSpec, state: LearnerState) -> PolicyModel:
+    """The policy with the weights of ``state``; no reference, and none of the optimizer's moments.
+
+    Raises as `Learner.restore` does.
+    """
+    model = PolicyModel(policy, spec.policies[policy], seed=spec.seed, device="cpu")
+    check_fits(f"policy '{policy}'", state, model.trainable(), model.base_digest)
+    model.load_trainable(state.tensors, "param/")
+    return model
 
 
 def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
