@@ -24,7 +24,7 @@ from troupe.tasks.family import Message
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 
-END = 2
+START, END = 1, 2
 
 
 def request(
@@ -131,6 +131,17 @@ async def test_stop_string_ends_a_candidate_and_is_cut_from_its_text(engine: Cpu
     assert candidate.finish_reason == "stop"
     assert stop not in candidate.text
     assert candidate.token_ids == free_candidate.token_ids[: len(candidate.token_ids)]
+
+
+async def test_stop_string_that_is_a_special_token_ends_a_candidate(engine: CpuEngine):
+    prompt = prompt_of(12, 8)
+    stopped = await engine.generate(request(prompt, k=60, max_new_tokens=40, stop=["<|im_start|>"]))
+    ended = [c for c in stopped.candidates if START in c.token_ids]
+    assert ended
+    for candidate in ended:
+        assert candidate.token_ids.index(START) == len(candidate.token_ids) - 1
+        assert candidate.finish_reason == "stop"
+        assert "<|im_start|>" not in candidate.text
 
 
 async def test_completion_ends_where_the_context_ends(engine: CpuEngine):

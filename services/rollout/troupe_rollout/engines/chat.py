@@ -174,14 +174,17 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> str:
 
 
 def stop_detector(tokenizer: Any, stop: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:
-    """Whether the newest tokens contain a stop string; None when there are no stop strings."""
+    """Whether the newest tokens contain a stop string; None when there are no stop strings.
+
+    As in SGLang a special token counts with its text, though an answer's text leaves it out.
+    """
     strings = [text for text in stop if text]
     if not strings:
         return None
     tail = 4 * max(len(text) for text in strings) + 4
 
     def hits(token_ids: Sequence[int]) -> bool:
-        text = tokenizer.decode(list(token_ids[-tail:]), skip_special_tokens=True)
+        text = tokenizer.decode(list(token_ids[-tail:]))
         return any(item in text for item in strings)
 
     return hits
