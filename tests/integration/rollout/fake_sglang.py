@@ -2,8 +2,9 @@
 
 Run as the engine's interpreter: answers the environment's probe, or serves on ``--port``. Files in
 the folder of ``FAKE_SGLANG_DIR`` steer it: ``refuse-start``, ``mute``, ``die-on`` (a path; it
-dies there once), ``hang-on`` (never answers there), ``odd-on`` (answers nothing useful there) and
-``other-base`` (its weights change in its sleep); ``calls`` records.
+dies there once), ``hang-on`` (never answers there), ``odd-on`` (answers nothing useful there),
+``fail-unload`` (an adapter leaves the list, not the memory) and ``other-base`` (its weights change
+in its sleep); ``calls`` records.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from typing import Any
 
 FOLDER = Path(os.environ["FAKE_SGLANG_DIR"])
 adapters: set[str] = set()
+half_unloaded: set[str] = set()
 memory = {"is_released": False, "base": 1}
 lock = threading.Lock()
 
@@ -34,8 +36,7 @@ def answer(path: str, body: dict[str, Any]) -> tuple[int, Any]:
             adapters.add(body["lora_name"])
             return 200, {"success": True}
         if path == "/unload_lora_adapter":
-            adapters.discard(body["lora_name"])
-            return 200, {"success": True}
+            return unload(body["lora_name"])
         if path == "/release_memory_occupation":
             memory["is_released"] = True
             return 200, None
@@ -50,6 +51,18 @@ def answer(path: str, body: dict[str, Any]) -> tuple[int, Any]:
     if path == "/generate":
         return generate(body)
     return 200, {}
+
+
+def unload(name: str) -> tuple[int, Any]:
+    """As SGLang 0.5.23: a name is off the list first, and kept until the scheduler has done it."""
+    if name not in adapters | half_unloaded:
+        return 400, {"success": False, "error_message": f"LoRA with name {name} does not exist."}
+    adapters.discard(name)
+    half_unloaded.add(name)
+    if (FOLDER / "fail-unload").exists():
+        return 400, {"success": False, "error_message": "the scheduler failed"}
+    half_unloaded.discard(name)
+    return 200, {"success": True}
 
 
 def generate(body: dict[str, Any]) -> tuple[int, Any]:

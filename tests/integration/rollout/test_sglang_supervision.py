@@ -112,6 +112,24 @@ async def test_unload_waits_for_the_last_request_of_the_version(
     await until(lambda: len(world.calls("/unload_lora_adapter")) == 1)
 
 
+async def test_unload_that_failed_is_tried_again_at_the_next_push(
+    world: FakeSglangWorld, adapter: StagedWeights
+):
+    engine = await world.started()
+    for number in (1, 2):
+        await engine.stage(version(adapter, number))
+        await engine.activate("p", number)
+    steered = world.folder / "fail-unload"
+    steered.touch()
+    await engine.discard("p", 1)
+    steered.unlink()
+    await engine.stage(version(adapter, 3))
+    first = world.calls("/load_lora_adapter")[0]
+    assert world.calls("/unload_lora_adapter") == [first] * 2
+    await engine.stage(version(adapter, 4))
+    assert world.calls("/unload_lora_adapter") == [first] * 2, "it is gone now"
+
+
 async def test_same_tensors_staged_again_are_not_loaded_again(
     world: FakeSglangWorld, adapter: StagedWeights
 ):
