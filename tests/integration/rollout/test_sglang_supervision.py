@@ -130,6 +130,29 @@ async def test_unload_that_failed_is_tried_again_at_the_next_push(
     assert world.calls("/unload_lora_adapter") == [first] * 2, "it is gone now"
 
 
+async def test_push_that_is_cancelled_while_it_unloads_what_others_left_leaves_it_to_the_next(
+    world: FakeSglangWorld, adapter: StagedWeights
+):
+    engine = await world.started()
+    for number in (1, 2, 3):
+        await engine.stage(version(adapter, number))
+        await engine.activate("p", number)
+    loaded = {name for _, name in world.calls("/load_lora_adapter")[:2]}
+    steered = world.folder / "fail-unload"
+    steered.touch()
+    for number in (1, 2):
+        await engine.discard("p", number)
+    steered.unlink()
+    (world.folder / "hang-on").write_text("/unload_lora_adapter")
+    push = asyncio.ensure_future(engine.stage(version(adapter, 4)))
+    await until(lambda: len(world.calls("/unload_lora_adapter")) == 3)
+    push.cancel()
+    await asyncio.gather(push, return_exceptions=True)
+    (world.folder / "hang-on").unlink()
+    await engine.stage(version(adapter, 4))
+    assert {name for _, name in world.calls("/unload_lora_adapter")[3:]} == loaded
+
+
 async def test_same_tensors_staged_again_are_not_loaded_again(
     world: FakeSglangWorld, adapter: StagedWeights
 ):

@@ -56,7 +56,7 @@ class LoraVersions:
         self._work = work
         self._table = VersionTable[Adapter](policy, max_versions, on_drop=self._drop)
         self._unloading: set[asyncio.Task[None]] = set()
-        self._leftover: list[Adapter] = []
+        self._leftover: set[Adapter] = set()
 
     async def stage(self, weights: StagedWeights) -> str:
         """Load an adapter beside the serving ones; the digest of the tensors that it holds."""
@@ -72,7 +72,7 @@ class LoraVersions:
                 return adapter.tensor_digest
             await self._load(adapter)
         except BaseException:  # also a caller's deadline: whether it is loaded is then unknown
-            self._leftover.append(adapter)
+            self._leftover.add(adapter)
             raise
         self._table.stage(adapter)
         return adapter.tensor_digest
@@ -148,8 +148,9 @@ class LoraVersions:
             await self._server.client().unload_adapter(adapter.name)
         except TroupeError as error:
             _log.warning("sglang.unload_failed", adapter=adapter.name, error=error.message)
-            self._leftover.append(adapter)
+            self._leftover.add(adapter)
         else:
+            self._leftover.discard(adapter)
             shutil.rmtree(adapter.folder, ignore_errors=True)
 
     async def _settle(self) -> None:
@@ -158,5 +159,5 @@ class LoraVersions:
             await asyncio.wait(set(self._unloading))
 
     async def _unload_leftover(self) -> None:
-        for adapter in [self._leftover.pop() for _ in range(len(self._leftover))]:
+        for adapter in list(self._leftover):  # each is kept until it is gone: pushes are cancelled
             await self._unload(adapter)
