@@ -2,9 +2,9 @@
 
 Run as the engine's interpreter: answers the environment's probe, or serves on ``--port``. Files in
 the folder of ``FAKE_SGLANG_DIR`` steer it: ``refuse-start``, ``mute``, ``die-on`` (a path; it
-dies there once), ``hang-on`` (never answers there), ``odd-on`` (answers nothing useful there),
-``fail-unload`` (an adapter leaves the list, not the memory) and ``other-base`` (its weights change
-in its sleep); ``calls`` records.
+dies there once), ``hang-on`` (never answers there), ``slow-on`` (takes half a second there),
+``odd-on`` (answers nothing useful there), ``fail-unload`` (an adapter leaves the list, not the
+memory) and ``other-base`` (its weights change in its sleep); ``calls`` records.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Any
 FOLDER = Path(os.environ["FAKE_SGLANG_DIR"])
 adapters: set[str] = set()
 half_unloaded: set[str] = set()
-memory = {"is_released": False, "base": 1}
+memory: dict[str, Any] = {"is_released": False, "base": 1, "weights": ""}
 lock = threading.Lock()
 
 
@@ -47,7 +47,10 @@ def answer(path: str, body: dict[str, Any]) -> tuple[int, Any]:
     if memory["is_released"] and path not in ("/health", "/v1/models"):
         return 500, {"error": {"message": f"{path} while its memory is released"}}
     if path == "/weights_checker":
-        return 200, {"success": True, "per_engine_checksum": [str(memory["base"])]}
+        return 200, {"success": True, "per_engine_checksum": [f"{memory}"]}
+    if path == "/update_weights_from_disk":
+        memory["weights"] = body["model_path"]
+        return 200, {"success": True}
     if path == "/generate":
         return generate(body)
     return 200, {}
@@ -120,6 +123,8 @@ class Handler(BaseHTTPRequestHandler):
                 os._exit(9)
         if is_steered("hang-on", self.path):
             time.sleep(60)
+        if is_steered("slow-on", self.path):
+            time.sleep(0.5)
         is_odd = is_steered("odd-on", self.path)
         status, found = (200, {}) if is_odd else answer(self.path, body)
         data = json.dumps(found).encode()

@@ -150,7 +150,7 @@ class FullVersions:
             snapshot = find(policy_version)
             if self._resident is not snapshot:
                 await self._drained(snapshot)
-                await self._swap(snapshot)
+                await self._swap_whole(snapshot)
             self._num_users += 1
             self._idle.clear()
         try:
@@ -195,6 +195,20 @@ class FullVersions:
                 f"{snapshot.policy_version} was not loaded. Try again, or raise "
                 "TROUPE_ROLLOUT_SGLANG_DRAIN_TIMEOUT_S."
             ) from error
+
+    async def _swap_whole(self, snapshot: Snapshot) -> None:
+        """Swap to the end, whoever is cancelled meanwhile: half of one leaves unknown weights.
+
+        It returns or raises only then, so all that its caller holds is held until the end.
+        """
+        swap = asyncio.create_task(self._swap(snapshot), name="sglang-swap")
+        try:
+            await asyncio.shield(swap)
+        except asyncio.CancelledError:
+            while not swap.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait({swap})
+            raise
 
     async def _swap(self, snapshot: Snapshot) -> None:
         """Replace the weights; on failure restore the previous ones."""

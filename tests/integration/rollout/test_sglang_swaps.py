@@ -1,0 +1,50 @@
+"""Swaps of full weights in a process that speaks SGLang's HTTP shapes, and callers that go away."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from fake_sglang_world import FakeSglangWorld, until
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+from troupe.runtime.engines.engine import StagedWeights
+from troupe.spec.policy import FullSpec, PolicySpec
+from troupe_rollout.engines.sglang import SglangEngine
+
+SWAP = "/update_weights_from_disk"
+TOKENS = [1, 2, 3]
+
+
+@pytest.fixture
+async def engine(world: FakeSglangWorld, tmp_path: Path) -> SglangEngine:
+    """Version 0 is active, and version 1 staged with other tensors."""
+    engine = world.engine()
+    await engine.start({"p": PolicySpec(model=str(world.model), train=FullSpec())})
+    model = AutoModelForCausalLM.from_pretrained(world.model)
+    for number in (0, 1):
+        path = tmp_path / f"{number}.safetensors"
+        save_file({n: p.detach() + number for n, p in model.named_parameters()}, path)
+        await engine.stage(StagedWeights("p", number, "full", path, ""))
+        if number == 0:
+            await engine.activate("p", 0)
+    return engine
+
+
+@pytest.mark.parametrize("num_cancels", [1, 3])
+async def test_swap_when_its_request_is_cancelled_then_ends_and_the_server_goes_on(
+    world: FakeSglangWorld, engine: SglangEngine, num_cancels: int
+):
+    (world.folder / "slow-on").write_text(SWAP)
+    canary = asyncio.ensure_future(engine.score("p", 1, TOKENS))
+    await until(lambda: len(world.calls(SWAP)) == 2)
+    for _ in range(num_cancels):
+        canary.cancel()
+        await asyncio.sleep(0)
+    active = asyncio.ensure_future(engine.score("p", 0, TOKENS))
+    with pytest.raises(asyncio.CancelledError):
+        await canary
+    assert engine.is_ready()
+    assert await active == [-2.0, -2.0]
+    assert len(world.calls(SWAP)) == 3, "there and back"
+    assert engine._servers[0].num_starts == 1
