@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -18,9 +19,10 @@ from benchmarks.random_vision_model import (
 from benchmarks.rollout_fleet import TinyTrainer
 from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import InvalidArgumentError
+from troupe.evaluation.bare import stage_bare
 from troupe.ids import prompt_digest
 from troupe.spec.job import SamplingSpec
-from troupe.spec.policy import FullSpec, PolicySpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe.tasks.content import ImagePart, TextPart
 from troupe.tasks.family import Message, Observation, observed_images
 from troupe_rollout.engines.sglang import SglangEngine
@@ -80,6 +82,7 @@ async def seeing(
     specs = {
         "adapter": PolicySpec(model=str(model), train=LORA),
         "whole": PolicySpec(model=str(model), train=FullSpec(vision=True)),
+        "bare": PolicySpec(model=str(model), train=LoraSpec(rank=1, alpha=1)),
     }
     engine = SglangEngine(engine_settings(folder / "work", start_timeout_s=900))
     await engine.start(specs)
@@ -157,6 +160,16 @@ async def test_push_when_an_image_was_seen_before_then_its_features_are_of_the_n
         before = scores
         drawn = await seeing.drawn(policy, version, chat)
         assert max(seeing.differences(policy, chat, drawn)) < 5e-5
+
+
+async def test_model_when_no_adapter_was_trained_then_is_served_as_it_is(
+    seeing: Seeing, tmp_path: Path
+) -> None:
+    await stage_bare(seeing.engine, "bare", seeing.engine._served["bare"].base.name, tmp_path)
+    await seeing.engine.activate("bare", 0)
+    for chat in _chats(seeing.kind):
+        drawn = await seeing.drawn("bare", 0, chat)
+        assert max(seeing.differences("bare", chat, drawn)) < 5e-5
 
 
 async def test_prompt_when_its_images_are_not_its_placeholders_then_refused_before_the_server(

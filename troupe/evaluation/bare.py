@@ -12,6 +12,8 @@ from pathlib import Path
 from troupe.errors import WeightsRejectedError
 from troupe.runtime.engines.engine import Engine, StagedWeights
 from troupe.runtime.weights import read_layout
+from troupe.spec.vision import takes_images
+from troupe.vision.names import module_name
 
 _RANK = 1
 _LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -39,12 +41,19 @@ async def stage_bare(engine: Engine, policy: str, model: str, folder: Path) -> N
 
 
 def zero_shapes(model: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a rank-1 adapter on every linear layer of a model folder."""
+    """Names and shapes of a rank-1 adapter on every linear layer of a model folder.
+
+    Of a model that takes images on those of its language model, as a trainer's adapter is.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
+    sees = takes_images(str(model))
     for file in sorted(model.glob("*.safetensors")):
         for tensor in read_layout(file):
-            target, _, leaf = tensor.name.rpartition(".")
-            if leaf == "weight" and target.rpartition(".")[2] in _LAYERS:
+            name = module_name(tensor.name) if sees else tensor.name
+            target, _, leaf = name.rpartition(".")
+            if ".visual." in name or leaf != "weight":
+                continue
+            if target.rpartition(".")[2] in _LAYERS:
                 rows, columns = tensor.shape
                 prefix = f"base_model.model.{target}"
                 shapes[f"{prefix}.lora_A.weight"] = (_RANK, columns)

@@ -1,16 +1,20 @@
 """A model without an adapter is served as it is, in either form that engines take."""
 
+import json
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
 from benchmarks.random_model import save_random_model
+from benchmarks.random_vision_model import KINDS, save_vision_model, save_vision_tokenizer
 from troupe.errors import WeightsRejectedError
 from troupe.evaluation.bare import stage_bare, write_zeros, zero_shapes
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.policy import PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.sglang.files import check_adapter
+from troupe_rollout.engines.sglang.model import read_base
 
 TOKENS = list(range(4, 24))
 
@@ -64,6 +68,20 @@ def test_zero_adapter_when_written_then_has_both_sides_of_every_layer(
             layer = f"base_model.model.{name.removesuffix('.weight')}"
             assert shapes[f"{layer}.lora_A.weight"] == (1, tensor.shape[1])
             assert shapes[f"{layer}.lora_B.weight"] == (tensor.shape[0], 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zero_adapter_when_the_model_takes_images_then_is_one_that_sglang_takes(
+    kind: str, tmp_path: Path
+) -> None:
+    model = save_vision_tokenizer(save_vision_model(tmp_path / "model", kind))
+    path = tmp_path / "z.safetensors"
+    write_zeros(path, zero_shapes(model))
+    layers = {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"]}
+    staged = StagedWeights("p", 0, "lora", path, json.dumps(layers))
+    base = read_base(PolicySpec(model=str(model)))
+    check_adapter(base, staged, LoraSpec(rank=1, alpha=1))
+    assert len(load_file(path)) == 2 * 2 * 7
 
 
 async def test_bare_model_when_its_files_are_not_here_then_the_refusal_stands(

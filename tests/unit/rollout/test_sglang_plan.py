@@ -18,12 +18,12 @@ from troupe.runtime.weights import digest_of_sums, file_tensors, sums_of
 from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe.spec.tower import KNOWN
 from troupe.vision.model import vision_model_of
+from troupe.vision.names import served_name
 from troupe_rollout.engines.sglang.command import LoraPlan, ServerPlan, server_argv
 from troupe_rollout.engines.sglang.command import server_environment as environment
 from troupe_rollout.engines.sglang.environment import Machine, look_at_machine
 from troupe_rollout.engines.sglang.files import keep_full, lora_targets
 from troupe_rollout.engines.sglang.model import SglangModel, read_base
-from troupe_rollout.engines.sglang.names import served_name
 from troupe_rollout.engines.sglang.plan import plan_servers
 from troupe_rollout.engines.sglang.settings import SglangSettings, load_settings
 

@@ -21,7 +21,7 @@ from troupe.errors import (
 )
 from troupe.runtime.weights import TensorSum
 from troupe.runtime.weights.group import TORCH_DTYPES, WeightGroup
-from troupe_rollout.engines.sglang.names import served_name
+from troupe.vision.names import served_name
 
 CONNECT_TIMEOUT_S = 5.0
 _PROBE = {"input_ids": [0, 0], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}

@@ -27,8 +27,8 @@ from troupe.runtime.weights import (
 )
 from troupe.runtime.weights.manifest import parse_adapter_config
 from troupe.spec.policy import LoraSpec
+from troupe.vision.names import module_name, served_name
 from troupe_rollout.engines.sglang.model import SglangModel
-from troupe_rollout.engines.sglang.names import module_name, served_name
 from troupe_rollout.engines.versions import held_digest
 from troupe_rollout.held_folder import HeldFolder
 

@@ -17,7 +17,7 @@ from troupe.runtime.weights import read_layout
 from troupe.spec.policy import PolicySpec
 from troupe.spec.tower import TowerShape, tower_shape
 from troupe.vision.model import VisionModel, vision_model_of
-from troupe_rollout.engines.sglang.names import module_name
+from troupe.vision.names import module_name
 
 _FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 
