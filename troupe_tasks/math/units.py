@@ -34,8 +34,11 @@ _OTHER_NUMBER = re.compile(
     r"|seventh|eighth|ninth|tenth|hundredth|thousandth|millionth|or|and|to)s?"
 )
 """What makes another number of the one before it, or several."""
-_OPERATIONS = frozenset({"squared", "cubed", "factorial", "mod", "base", "choose", "pi", "sqrt"})
-"""What is done to what stands right before it."""
+_OPERATIONS = frozenset(
+    """squared cubed factorial mod base choose pi sqrt
+    sin cos tan cot csc log exp gcd lcm times plus minus theta alpha beta""".split()
+)
+"""What is done to what stands right before it, or multiplies it."""
 
 _GAP = r"(?:\s|~|\\[,;:! ]|\\q?quad(?![a-zA-Z]))"
 _POWER = r"(?:\s*\^\s*(?:\{\s*-?[1-3]\s*\}|[23])|[²³])?"

@@ -78,6 +78,8 @@ def test_without_unit_when_a_unit_ends_the_answer_then_is_what_stands_before_it(
         r"\text{7 cm}",
         "Room 5 north",
         "5 pi",
+        "5 sin x",
+        "5 plus x",
         "5 hundred cm",
         "5 cm and a half",
         "",
