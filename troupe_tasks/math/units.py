@@ -35,8 +35,31 @@ _OTHER_NUMBER = re.compile(
 )
 """What makes another number of the one before it, or several."""
 _OPERATIONS = frozenset(
-    """squared cubed factorial mod base choose pi sqrt
-    sin cos tan cot csc log exp gcd lcm times plus minus theta alpha beta""".split()
+    [
+        "squared",
+        "cubed",
+        "factorial",
+        "mod",
+        "base",
+        "choose",
+        "pi",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "csc",
+        "log",
+        "exp",
+        "gcd",
+        "lcm",
+        "times",
+        "plus",
+        "minus",
+        "theta",
+        "alpha",
+        "beta",
+    ]
 )
 """What is done to what stands right before it, or multiplies it."""
 
