@@ -22,9 +22,15 @@ percent dollar cent euro unit mph kmh kph rpm newton joule watt volt ohm mol
 """
 _LONG_NAME = 4
 """Letters of a listed name from which on it is no product of variables."""
+_OPERATIONS = """
+squared cubed factorial mod base choose pi sqrt sin cos tan cot csc log exp gcd lcm times plus minus
+theta alpha beta
+"""
+"""What is done to what stands right before it, or multiplies it."""
 _BARE_SYMBOLS = frozenset(_SYMBOLS.split())
 _ALL_SYMBOLS = _BARE_SYMBOLS | frozenset(_SYMBOLS_IN_TEXT.split())
 _LISTED = frozenset(_NAMES.split())
+_NO_UNITS = frozenset(_OPERATIONS.split())
 _BETWEEN = frozenset({"per", "of", "a", "an", "each"})
 _SPACED_RATES = frozenset({"m/s", "g/L", "L/s"})
 """Rates of single letters that may stand without a command, behind a space."""
@@ -34,35 +40,6 @@ _OTHER_NUMBER = re.compile(
     r"|seventh|eighth|ninth|tenth|hundredth|thousandth|millionth|or|and|to)s?"
 )
 """What makes another number of the one before it, or several."""
-_OPERATIONS = frozenset(
-    [
-        "squared",
-        "cubed",
-        "factorial",
-        "mod",
-        "base",
-        "choose",
-        "pi",
-        "sqrt",
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "csc",
-        "log",
-        "exp",
-        "gcd",
-        "lcm",
-        "times",
-        "plus",
-        "minus",
-        "theta",
-        "alpha",
-        "beta",
-    ]
-)
-"""What is done to what stands right before it, or multiplies it."""
-
 _GAP = r"(?:\s|~|\\[,;:! ]|\\q?quad(?![a-zA-Z]))"
 _POWER = r"(?:\s*\^\s*(?:\{\s*-?[1-3]\s*\}|[23])|[²³])?"
 _IN_TEXT = rf"{TEXT}\s*\{{([^{{}}]*)\}}{_POWER}"
@@ -152,7 +129,7 @@ def _may_be_unit(words: list[str] | None, symbols: frozenset[str]) -> bool:
     if not words or any(_OTHER_NUMBER.fullmatch(word.lower()) for word in words):
         return False
     first = words[0]
-    if first.lower() in _OPERATIONS:
+    if first.lower() in _NO_UNITS:
         return False
     is_between = first in _BETWEEN and len(words) > 1 and len(words[1]) > 2
     return len(first) > 2 or is_between or _is_listed(first, symbols)
