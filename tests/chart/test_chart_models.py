@@ -68,6 +68,36 @@ def test_download_when_the_model_is_gated_then_only_its_pod_has_the_token(render
     assert env["HF_HUB_OFFLINE"]["value"] == "0"
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        'tolerations=[{"key":"gpu","operator":"Exists"}]',
+        'imagePullSecrets=[{"name":"pull"}]',
+        TOKEN,
+        'models.resources.limits.memory="6Gi"',
+    ],
+)
+def test_model_jobs_when_their_template_changes_then_have_other_names(
+    render: Render, change: str
+) -> None:
+    """A Job's template is immutable: `helm upgrade` fails where a name keeps another template."""
+    before, after = (
+        {job["metadata"]["name"]: job["spec"]["template"] for job in render(*given).of("Job")}
+        for given in (([], MODEL), ([], MODEL, change))
+    )
+    assert len(before) == len(after) == 2
+    assert before.keys() != after.keys()
+    assert all(before[name] == after[name] for name in before.keys() & after.keys())
+
+
+def test_model_jobs_when_only_their_deadline_changes_then_keep_their_names(render: Render) -> None:
+    before, after = (
+        [job["metadata"]["name"] for job in render(*given).of("Job")]
+        for given in (([], MODEL), ([], MODEL, "models.deadlineSeconds=9000"))
+    )
+    assert before == after
+
+
 def test_download_when_a_pod_ends_in_the_middle_then_the_folder_appears_whole(
     render: Render, tmp_path: Path
 ) -> None:
