@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -115,6 +116,47 @@ def test_prometheus_when_rest_asks_for_keys_then_its_targets_come_from_the_admin
         for each in job.get("http_sd_configs", [])
     ]
     assert urls == ["http://router:9090/metrics/targets"]
+
+
+@pytest.mark.parametrize("override", ["", *OVERRIDES])
+def test_health_check_when_it_runs_then_by_the_python_that_the_image_has_troupe_in(
+    override: str,
+) -> None:
+    stages = _stages()
+    found = _merged("docker-compose.yml", *filter(None, [override]))
+    for name in OURS:
+        target = found[name].get("build", {}).get("target", "router")
+        interpreter = found[name]["healthcheck"]["test"][1]
+        if "PATH=/opt/troupe/bin:" not in stages[target]:
+            assert interpreter == "/opt/troupe/bin/python", name
+        else:
+            assert interpreter in ("python", "/opt/troupe/bin/python"), name
+
+
+def _stages() -> dict[str, str]:
+    """Target of the Dockerfile -> its own lines and those of the stages that it is made from."""
+    text = (ROOT / "deploy" / "docker" / "Dockerfile").read_text("utf-8")
+    found: dict[str, str] = {}
+    for base, name, lines in re.findall(
+        r"^FROM (\S+) AS (\S+)\n(.*?)(?=^FROM |\Z)", text, re.MULTILINE | re.DOTALL
+    ):
+        found[name] = found.get(base, "") + lines
+    return found
+
+
+def _merged(*names: str) -> dict[str, Any]:
+    """Services of the files in turn: maps key by key, of all else the last."""
+
+    def merge(one: Any, other: Any) -> Any:
+        if not (isinstance(one, dict) and isinstance(other, dict)):
+            return other
+        return one | {key: merge(one.get(key), value) for key, value in other.items()}
+
+    found: dict[str, Any] = {}
+    for name in names:
+        document = yaml.safe_load((ROOT / name).read_text("utf-8"))
+        found = merge(found, document["services"])
+    return found
 
 
 def test_secrets_when_set_then_no_password_is_an_argument_or_a_variable() -> None:
