@@ -29,6 +29,7 @@ OWN_TO_CHART = {
         *{"rest_address", "redis_url", "runs_dir", "launcher", "release", "namespace"},
         *{"kubeconfig", "env_replicas", "trainer_gpus", "api_keys", "allow_anonymous", "players"},
         "hub_copies",  # models.download
+        "models_of_runs",  # rollout.mountRuns
         # TLS ends at the Ingress: a Service of the cluster speaks plain HTTP.
         *{"tls_certificate", "tls_key"},
     },

@@ -89,6 +89,13 @@ def test_compose_when_it_mounts_files_of_the_repository_then_they_are_there(
     assert [source for source in sources if not (ROOT / source).exists()] == []
 
 
+def test_rollout_when_a_job_names_weights_of_a_run_then_reads_them_where_the_trainer_does(
+    services: dict[str, Any],
+) -> None:
+    assert "runs:/srv/runs:ro" in services["rollout"]["volumes"]
+    assert "runs:/srv/runs" in services["trainer"]["volumes"]
+
+
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_override_when_read_then_changes_only_services_that_there_are(
     name: str, services: dict[str, Any]

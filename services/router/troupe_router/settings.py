@@ -110,6 +110,9 @@ class RouterSettings(ServingSettings):
     model_folders: str | None = None
     """Folders that models of specs may lie in, comma-separated, beside runs_dir; "*": any. Not set:
     any where REST listens on loopback alone, else `models`."""
+    models_of_runs: bool = True
+    """Specs may name models in runs_dir (`runs/JOB/policies/NAME/merged`). False: rollouts do not
+    mount the run folders, and such a spec is refused."""
     data_folders: str | None = None
     """Folders that data files of specs' tasks may lie in, comma-separated; "*": any. Not set: any
     where REST listens on loopback alone, else `data`."""

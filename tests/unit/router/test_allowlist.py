@@ -132,6 +132,21 @@ def test_model_when_outside_of_the_folders_then_refused_without_a_look(tmp_path:
         assert "lies outside of those that this router takes models from" in said
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0:8480", "127.0.0.1:8480"])
+def test_model_of_a_run_when_rollouts_do_not_mount_the_runs_then_is_refused(
+    tmp_path: Path, address: str
+) -> None:
+    merged = tmp_path / "runs" / "a-1" / "policies" / "p" / "merged"
+    merged.mkdir(parents=True)
+    (merged / "config.json").write_text("{}")
+    there = RouterSettings(rest_address=address, runs_dir=tmp_path / "runs")
+    resolved, _ = resolve(with_model(str(merged)), Allowlist.from_settings(there))
+    assert resolved.policies["p"].model == str(merged)
+    without = there.model_copy(update={"models_of_runs": False})
+    issues = issues_of(with_model(str(merged)), Allowlist.from_settings(without))
+    assert "which the rollouts of this router do not mount" in issues["/policies/p/model"]
+
+
 def test_data_when_outside_of_the_folders_then_refused_without_a_look(tmp_path: Path) -> None:
     inside, outside = tmp_path / "data" / "math", tmp_path / "private"
     row = '{"question": "1+1?", "answer": "2"}\n'

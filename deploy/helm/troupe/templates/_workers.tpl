@@ -88,6 +88,10 @@ spec:
       volumeMounts:
         - {name: tmp, mountPath: /tmp}
         - {name: shm, mountPath: /dev/shm}
+        {{- if $root.Values.rollout.mountRuns }}
+        # A job may start from weights of an earlier one.
+        - {name: runs, mountPath: /srv/runs, readOnly: true}
+        {{- end }}
         - {name: models, mountPath: /srv/models, readOnly: true}
         {{- include "troupe.tlsMount" $root | nindent 8 }}
   volumes:
@@ -96,6 +100,10 @@ spec:
     {{- include "troupe.tlsVolume" (dict "root" $root "role" "rollout") | nindent 4 }}
     - name: shm
       emptyDir: {medium: Memory, sizeLimit: {{ $pool.sharedMemory | default "1Gi" }}}
+    {{- if $root.Values.rollout.mountRuns }}
+    - name: runs
+      persistentVolumeClaim: {claimName: {{ include "troupe.runsClaim" $root }}}
+    {{- end }}
     - name: models
       persistentVolumeClaim: {claimName: {{ include "troupe.modelsClaim" $root }}}
 {{- end -}}

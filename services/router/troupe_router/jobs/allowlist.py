@@ -27,6 +27,8 @@ class Allowlist:
     data: tuple[Path, ...] | None = None
     copies: Mapping[str, str] = field(default_factory=dict[str, str])
     """Folders of hub ids that are on this machine."""
+    unmounted: Path | None = None
+    """The run folders, where rollouts do not mount them and so can load no model of theirs."""
 
     @classmethod
     def from_settings(cls, settings: RouterSettings) -> Self:
@@ -51,11 +53,18 @@ class Allowlist:
             ),
             tracker_hosts=_parts(settings.tracker_hosts, None if is_private else ""),
             copies=settings.copies,
+            unmounted=None if settings.models_of_runs else settings.runs_dir.resolve(),
         )
 
     def folder_fault(self, folder: Path) -> str | None:
         """Why a spec may not name ``folder``, or None. Links are followed first."""
         resolved = folder.resolve()
+        if self.unmounted is not None and resolved.is_relative_to(self.unmounted):
+            return (
+                f"'{folder}' lies in the run folders, which the rollouts of this router do not "
+                "mount; put a copy of it into the models volume and name that, or have the "
+                "operator mount them (the chart's rollout.mountRuns)"
+            )
         if self.folders is None or any(resolved.is_relative_to(root) for root in self.folders):
             return None
         return (
