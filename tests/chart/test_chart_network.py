@@ -98,6 +98,23 @@ def test_internet_when_nothing_is_downloaded_then_no_pod_reaches_it(render: Rend
     assert "download" not in components
 
 
+def test_api_server_when_of_minikube_or_microk8s_then_its_port_is_open_to_the_router_alone(
+    render: Render,
+) -> None:
+    """A policy sees the port behind the Service's 443: 8443 of minikube, 16443 of MicroK8s."""
+
+    def holders(manifests: Manifests) -> dict[str, list[int]]:
+        return {
+            found["metadata"]["name"]: [port["port"] for port in rule["ports"]]
+            for found in manifests.of("NetworkPolicy")
+            for rule in found["spec"].get("egress", [])
+            if "to" not in rule
+        }
+
+    assert holders(render()) == {"t-troupe-router": [443, 6443, 8443, 16443]}
+    assert holders(render([], "networkPolicy.apiServerPorts=[7443]")) == {"t-troupe-router": [7443]}
+
+
 def test_metrics_when_monitored_then_open_to_the_named_namespace_alone(render: Render) -> None:
     manifests = render([], "monitoring.podMonitor.enabled=true")
     for component in ("router", "rollout", "env", "trainer"):

@@ -80,6 +80,7 @@ OWN_TO_CHART = {
             "networkPolicy.restFrom is empty",
         ),
         ('router.keysSecret.name="keys"', "helmTest.keySecret has none"),
+        ("networkPolicy.apiServerPorts=[]", "'/networkPolicy/apiServerPorts': minItems"),
         ("networkPolicy.enabled=false", "router.keysSecret.name is empty, and no NetworkPolicy"),
         ('router.service.type="LoadBalancer"', "router.keysSecret.name is empty"),
         ('router.service.type="NodePort"', "router.keysSecret.name is empty"),
