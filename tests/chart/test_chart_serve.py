@@ -99,6 +99,18 @@ def test_serve_when_the_engine_is_sglang_then_has_its_image_and_gpus(render: Ren
     assert shm == {"medium": "Memory", "sizeLimit": "1Gi"}
 
 
+def test_serve_when_upgraded_with_gpus_then_needs_none_beside_those_that_it_has(
+    render: Render,
+) -> None:
+    def update(*more: str) -> dict[str, int]:
+        deployment = render([], *ON, *more).one("Deployment", "t-troupe-serve")
+        return deployment["spec"]["strategy"]["rollingUpdate"]
+
+    with_gpus = update('serve.engine="sglang"', "serve.gpus=2")
+    assert with_gpus == {"maxUnavailable": 1, "maxSurge": 0}
+    assert update() == {"maxUnavailable": 0, "maxSurge": 1}
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
