@@ -115,6 +115,16 @@ def test_api_server_when_of_minikube_or_microk8s_then_its_port_is_open_to_the_ro
     assert holders(render([], "networkPolicy.apiServerPorts=[7443]")) == {"t-troupe-router": [7443]}
 
 
+def test_dns_when_it_listens_elsewhere_then_those_ports_are_open_and_no_others(
+    render: Render,
+) -> None:
+    """OpenShift's listens on 5353, which is what a policy sees."""
+    manifests = render([], "networkPolicy.dnsPorts=[53,5353]")
+    *_, rule = _egress(manifests, "rollout")
+    ports = [(port["protocol"], port["port"]) for port in rule["ports"]]  # type: ignore[attr-defined]
+    assert ports == [("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353)]
+
+
 def test_metrics_when_monitored_then_open_to_the_named_namespace_alone(render: Render) -> None:
     manifests = render([], "monitoring.podMonitor.enabled=true")
     for component in ("router", "rollout", "env", "trainer"):

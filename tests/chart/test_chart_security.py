@@ -30,6 +30,17 @@ def test_containers_when_rendered_then_none_is_root_but_in_gvisors_own_kernel(
         assert context["runAsUser"] > 0 and context["runAsGroup"] > 0, name
 
 
+@pytest.mark.parametrize("values", [[], [EVERYTHING]], ids=["launcher", "everything"])
+def test_pods_when_the_cluster_assigns_users_then_name_none_and_still_refuse_root(
+    render: Render, values: list[Path]
+) -> None:
+    """OpenShift's restricted-v2 refuses every id that is not of the namespace's range."""
+    for name, container, spec in render(values, "clusterUserIds=true").containers():
+        context = spec["securityContext"] | container["securityContext"]
+        assert not {"runAsUser", "runAsGroup", "fsGroup"} & context.keys(), name
+        assert context["runAsNonRoot"] is True, name
+
+
 def test_containers_when_rendered_then_gain_no_privilege(manifests: Manifests) -> None:
     for name, container, spec in manifests.containers():
         context = container["securityContext"]

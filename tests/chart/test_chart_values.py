@@ -80,6 +80,11 @@ OWN_TO_CHART = {
             "networkPolicy.restFrom is empty",
         ),
         ('router.keysSecret.name="keys"', "helmTest.keySecret has none"),
+        (
+            'clusterUserIds=true,env.program.repositories=["ghcr.io/acme/team"]',
+            "clusterUserIds is true: a program's container needs another user",
+        ),
+        ("networkPolicy.dnsPorts=[70000]", "'/networkPolicy/dnsPorts/0': maximum"),
         ("networkPolicy.apiServerPorts=[]", "'/networkPolicy/apiServerPorts': minItems"),
         ("networkPolicy.enabled=false", "router.keysSecret.name is empty, and no NetworkPolicy"),
         ('router.service.type="LoadBalancer"', "router.keysSecret.name is empty"),

@@ -18,6 +18,9 @@
 {{- end -}}
 
 {{- define "troupe.checkPrograms" -}}
+{{- if and .Values.env.program.repositories .Values.clusterUserIds -}}
+{{- fail "env.program.repositories is set and clusterUserIds is true: a program's container needs another user than its env's. Set clusterUserIds: false, or empty the list." -}}
+{{- end -}}
 {{- if and .Values.env.program.repositories (ne .Values.launcher.kind "kubernetes") -}}
 {{- fail "env.program.repositories is set and launcher.kind is none: the launcher gives a job's env pods the container of its image. Set launcher.kind: kubernetes, or empty the list." -}}
 {{- end -}}

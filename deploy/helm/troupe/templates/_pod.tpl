@@ -45,12 +45,15 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* (dict "root" $ "user" 10001 "group" 10001) */}}
 {{- define "troupe.podSecurity" -}}
 runAsNonRoot: true
+{{- if not .root.Values.clusterUserIds }}
 runAsUser: {{ .user }}
 runAsGroup: {{ .group }}
 fsGroup: {{ .group }}
 fsGroupChangePolicy: OnRootMismatch
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 

@@ -62,7 +62,7 @@ metadata:
 spec:
   {{- include "troupe.pod" (dict "root" $root "component" "rollout" "of" $of) | nindent 2 }}
   {{- include "troupe.spread" $is | nindent 2 }}
-  securityContext: {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
+  securityContext: {{- include "troupe.podSecurity" (dict "root" $root "user" 10001 "group" 10001) | nindent 4 }}
   containers:
     - name: rollout
       image: {{ include "troupe.image" (dict "root" $root "image" $image "own" true) }}
@@ -147,7 +147,7 @@ spec:
   subdomain: {{ include "troupe.fullname" $root }}-ranks
   {{- end }}
   {{- include "troupe.pod" (dict "root" $root "component" "trainer" "of" $root.Values.trainer) | nindent 2 }}
-  securityContext: {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
+  securityContext: {{- include "troupe.podSecurity" (dict "root" $root "user" 10001 "group" 10001) | nindent 4 }}
   containers:
     - name: trainer
       image: {{ include "troupe.image" (dict "root" $root "image" $root.Values.trainer.image "own" true) }}
@@ -279,7 +279,7 @@ spec:
     seccompProfile: {type: RuntimeDefault}
   {{- else }}
   securityContext:
-    {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
+    {{- include "troupe.podSecurity" (dict "root" $root "user" 10001 "group" 10001) | nindent 4 }}
   {{- end }}
   {{- $hasPrograms := include "troupe.hasPrograms" $root }}
   {{- if $hasPrograms }}
