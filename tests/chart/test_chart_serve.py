@@ -99,6 +99,13 @@ def test_serve_when_the_engine_is_sglang_then_has_its_image_and_gpus(render: Ren
     assert shm == {"medium": "Memory", "sizeLimit": "1Gi"}
 
 
+def test_serve_when_it_loads_for_long_then_its_rollout_is_not_called_failed(render: Render) -> None:
+    spec = render([], *ON).one("Deployment", "t-troupe-serve")["spec"]
+    [container] = spec["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    assert spec["progressDeadlineSeconds"] > probe["periodSeconds"] * probe["failureThreshold"]
+
+
 def test_serve_when_upgraded_with_gpus_then_needs_none_beside_those_that_it_has(
     render: Render,
 ) -> None:

@@ -18,6 +18,7 @@ from test_chart_values import _fields
 from troupe.runtime.streams import embedded
 from troupe.runtime.tls import TlsSettings
 from troupe.spec import load_spec
+from troupe.spec.job import LimitsSpec
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 
@@ -53,6 +54,23 @@ def test_replicas_when_autoscaled_then_are_left_to_the_autoscaler(render: Render
         target = manifests.one("HorizontalPodAutoscaler", f"t-troupe-{component}")["spec"]
         assert target["scaleTargetRef"]["name"] == f"t-troupe-{component}"
         assert "replicas" not in manifests.one("Deployment", f"t-troupe-{component}")["spec"]
+
+
+@pytest.mark.parametrize("more", [(), ("trainer.nodes=2",)], ids=["one-node", "two-nodes"])
+def test_workers_when_they_start_slowly_then_have_the_time_that_a_job_gives_them(
+    render: Render, more: tuple[str, ...]
+) -> None:
+    limit_s = LimitsSpec().startup_timeout_s
+    given_s = {
+        container["name"]: probe["periodSeconds"] * probe["failureThreshold"]
+        for _, container, _ in render([], *more).containers()
+        if (probe := container.get("startupProbe"))
+    }
+    assert {"rollout", "trainer", "env"} <= given_s.keys()
+    assert {name: s for name, s in given_s.items() if s < limit_s} == {}
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    for name in ("rollout", "trainer", "env"):
+        assert float(compose[name]["healthcheck"]["start_period"].removesuffix("s")) >= limit_s
 
 
 def test_gpus_when_asked_for_then_are_limits_and_the_tensor_parallel_width(render: Render) -> None:

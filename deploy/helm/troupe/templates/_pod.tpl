@@ -76,13 +76,14 @@ capabilities: {drop: [ALL], add: [IPC_LOCK]}
 
 {{/* Workers answer /readyz only while they serve a job, and nothing routes by readiness: whoever
      needs a replica asks the router. So idle workers are ready when they live, or `helm --wait`
-     and rolling updates would wait for a job. */}}
+     and rolling updates would wait for a job. Importing torch from a cold disk takes its time: 300 s,
+     which is a job's limits.startup_timeout_s; models load after the first /livez. */}}
 {{- define "troupe.probes" -}}
 startupProbe:
   httpGet: {path: /livez, port: admin}
   periodSeconds: 2
   timeoutSeconds: 5
-  failureThreshold: 60
+  failureThreshold: 150
 livenessProbe:
   httpGet: {path: /livez, port: admin}
   periodSeconds: 10
