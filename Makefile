@@ -108,7 +108,7 @@ test-cluster: $(dev_stamp) ## Run the chart on a kubelet of this machine, whose 
 	-$(bin)/python scripts/get_kubernetes.py --node
 	$(bin)/python -m pytest tests/cluster -m cluster --one-node-cluster $(PYTEST_ARGS)
 
-images: $(dev_stamp) ## Build the images, with labels, an SBOM each and a check of their size
+images: $(dev_stamp) ## Build the images without CUDA, with labels, an SBOM each and a check of their size
 	$(bin)/python scripts/build_images.py
 
 test-compose: $(dev_stamp) ## Build the images and run docker-compose.yml on a real Docker Engine

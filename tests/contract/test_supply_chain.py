@@ -1,12 +1,17 @@
 """Locks and workflows in step with the rest: pins are ours and hashed, actions are pinned."""
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from scripts.build_images import IMAGES, build_argv
 
 ROOT = Path(__file__).parents[2]
 LOCKS = {path.stem: path for path in (ROOT / "deploy" / "locks").glob("*.txt")}
@@ -153,7 +158,49 @@ def test_release_when_read_then_what_is_published_is_signed() -> None:
         scripts = "\n".join(step.get("run", "") for step in jobs[job]["steps"])
         assert "cosign sign --yes" in scripts
         assert jobs[job]["permissions"]["id-token"] == "write"
-    assert set(jobs["images"]["strategy"]["matrix"]["target"]) == {
-        *("router", "env", "rollout", "trainer")
-    }
     assert jobs["images"]["needs"] == "audit"
+    # As the images job tags them; the comment at the top says how to check one.
+    tagged = "/troupe/$IMAGE:${TAG#v}"
+    assert tagged in "\n".join(step.get("run", "") for step in jobs["images"]["steps"])
+    assert re.findall(r"cosign verify (\S+)", text) == ["ghcr.io/OWNER/REPO/troupe/env:0.1.0"]
+
+
+def _images_of_chart_and_compose() -> set[str]:
+    """Names after `troupe/` that a values file or a compose file has for an image."""
+    chart = sorted((ROOT / "deploy" / "helm" / "troupe").glob("values*.yaml"))
+    texts = [
+        path.read_text("utf-8") for path in [*chart, *sorted(ROOT.glob("docker-compose*.yml"))]
+    ]
+    pattern = r"(?:repository|image): troupe/([a-z-]+)"
+    return {name for text in texts for name in re.findall(pattern, text)}
+
+
+def test_release_when_it_lists_its_images_then_they_are_those_of_chart_and_compose(
+    tmp_path: Path,
+) -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    [step] = [step for step in jobs["audit"]["steps"] if step.get("id") == "images"]
+    output = tmp_path / "output"
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    environment = {"GITHUB_OUTPUT": str(output), "PATH": path}
+    subprocess.run(
+        ["bash", "-e", "-c", step["run"]], cwd=ROOT, env=environment, timeout=60, check=True
+    )
+    name, _, listed = output.read_text("utf-8").partition("=")
+    assert jobs["audit"]["outputs"]["images"] == f"${{{{ steps.images.outputs.{name} }}}}"
+    matrix = jobs["images"]["strategy"]["matrix"]
+    assert matrix == {"image": "${{ fromJSON(needs.audit.outputs.images) }}"}
+    assert set(json.loads(listed)) == _images_of_chart_and_compose()
+
+
+def test_images_when_built_then_only_those_for_gpus_have_cuda() -> None:
+    index = {
+        name: [word for word in build_argv(name, "tag", [], "default") if "TORCH_INDEX=" in word]
+        for name in IMAGES
+    }
+    lean = ["TORCH_INDEX=https://download.pytorch.org/whl/cpu"]
+    assert {name for name, words in index.items() if words == lean} == {
+        *("rollout", "trainer", "serve")
+    }
+    assert index["trainer-cuda"] == ["TORCH_INDEX="]
