@@ -1,9 +1,10 @@
 """Default deny, and only the edges that the rooms need."""
 
+import json
 from pathlib import Path
 
 import pytest
-from chart_world import EVERYTHING, VALUES, Manifests, Render, edges, selects
+from chart_world import EVERYTHING, VALUES, Manifests, Refuse, Render, edges, selects
 
 EDGES = {
     # Workers register and send heartbeats.
@@ -123,6 +124,29 @@ def test_dns_when_it_listens_elsewhere_then_those_ports_are_open_and_no_others(
     *_, rule = _egress(manifests, "rollout")
     ports = [(port["protocol"], port["port"]) for port in rule["ports"]]  # type: ignore[attr-defined]
     assert ports == [("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353)]
+
+
+HUB = '[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"protocol": "TCP", "port": 443}]}]'
+
+
+@pytest.mark.parametrize("component", ["router", "play", "trainer", "rollout"])
+def test_egress_when_a_rule_is_added_then_that_components_pods_alone_have_it(
+    render: Render, component: str
+) -> None:
+    plain = render([], "play.replicas=1")
+    manifests = render([], "play.replicas=1", f"networkPolicy.egress.{component}={HUB}")
+    [rule] = [r for r in _egress(manifests, component) if r not in _egress(plain, component)]
+    assert rule == json.loads(HUB)[0]
+    assert [r for r in _egress(manifests, component) if r != rule] == _egress(plain, component)
+    policies = zip(manifests.of("NetworkPolicy"), plain.of("NetworkPolicy"), strict=True)
+    changed = [one["metadata"]["name"] for one, other in policies if one != other]
+    assert changed == [f"t-troupe-{component}"]
+
+
+def test_egress_when_of_env_or_no_rule_then_is_refused(refuse: Refuse) -> None:
+    assert "additional properties 'env'" in refuse(f"networkPolicy.egress.env={HUB}")
+    words = refuse('networkPolicy.egress.router=[{"ipBlock": {"cidr": "1.2.3.4/32"}}]')
+    assert "'/networkPolicy/egress/router/0'" in words
 
 
 def test_metrics_when_monitored_then_open_to_the_named_namespace_alone(render: Render) -> None:
