@@ -20,7 +20,12 @@ LOCKS = REPO / "deploy" / "locks"
 TOOL = REPO / ".tools" / "lock"
 UV = "uv==0.13.8"
 PYTHON_VERSION = "3.11"
-EXTRAS = {"router": ["router"], "env": ["env"], "torch": ["rollout", "trainer"], "dev": ["dev"]}
+EXTRAS = {
+    "router": ["router", "tracing"],
+    "env": ["env", "tracing"],
+    "torch": ["rollout", "trainer", "tracing", "objectstore"],
+    "dev": ["dev"],
+}
 """Lock to the extras that it holds; `torch` is what rollout and trainer share."""
 PINNED = {
     "build": ["setuptools==84.2.1"],

@@ -67,7 +67,13 @@ def test_lock_when_read_then_its_versions_are_those_of_the_constraints(name: str
 
 @pytest.mark.parametrize(
     ("name", "extras"),
-    [("router", ["router"]), ("env", ["env"]), ("torch", ["rollout", "trainer"]), ("dev", ["dev"])],
+    [
+        # The images trace, and exchange weights by a bucket, without a build of one's own.
+        ("router", ["router", "tracing"]),
+        ("env", ["env", "tracing"]),
+        ("torch", ["rollout", "trainer", "tracing", "objectstore"]),
+        ("dev", ["dev"]),
+    ],
 )
 def test_lock_when_read_then_it_holds_all_that_its_extras_ask_for(
     name: str, extras: list[str]
