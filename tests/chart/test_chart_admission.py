@@ -22,6 +22,7 @@ SETS = (
     'commonLabels={"team":"research"}',
     'redis={"enabled":false,"external":{"urlSecret":{"name":"redis-url"},"egressTo":[{"podSelector":{}}]}}',
     "tls.enabled=false",
+    'trainer={"extraEnv":{"HF_TOKEN":{"valueFrom":{"secretKeyRef":{"name":"hub","key":"token"}}}}}',
 )
 
 

@@ -54,6 +54,11 @@ OWN_TO_CHART = {
         ("nonsense=1", "additional properties 'nonsense' not allowed"),
         ("env.settings.thread=3", "invalid propertyName 'thread'"),
         ('env.extraEnv.TROUPE_ENV_ROUTER="x"', "invalid propertyName 'TROUPE_ENV_ROUTER'"),
+        ('env.extraEnv.TROUPE_TLS_CA="x"', "invalid propertyName 'TROUPE_TLS_CA'"),
+        (
+            'env.extraEnv.KEY={"secretKeyRef":{"name":"a","key":"b"}}',
+            "'/env/extraEnv/KEY': missing property 'valueFrom'",
+        ),
         ('env.sandbox.level="auto"', "value must be one of 'none', 'namespaces', 'gvisor-pod'"),
         ('image.tag="latest"', "'/image/tag'"),
         ("router.resources.limits.memory=null", "missing property 'memory'"),

@@ -16,6 +16,7 @@ from redis.retry import Retry
 from test_chart_values import _fields
 
 from troupe.runtime.streams import embedded
+from troupe.runtime.telemetry.tracing import TelemetrySettings
 from troupe.runtime.tls import TlsSettings
 from troupe.spec import load_spec
 from troupe.spec.job import LimitsSpec
@@ -39,6 +40,9 @@ def test_variables_when_set_then_each_is_a_setting_of_its_service(
                 assert (
                     variable["name"].removeprefix("TROUPE_TLS_").lower() in TlsSettings.model_fields
                 )
+            elif variable["name"].startswith("TROUPE_TELEMETRY_"):
+                field = variable["name"].removeprefix("TROUPE_TELEMETRY_").lower()
+                assert field in TelemetrySettings.model_fields
             elif (
                 variable["name"].startswith("TROUPE_") and variable["name"] != "TROUPE_ENV_SANDBOX"
             ):
@@ -46,6 +50,32 @@ def test_variables_when_set_then_each_is_a_setting_of_its_service(
                 assert setting in fields[service], f"{name}: {variable['name']}"
                 seen += 1
     assert seen > 20
+
+
+SMALL = {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 1, "memory": "1Gi"}}
+POOL = {"name": "a", "engine": "cpu", "replicas": 1, "tmpSize": "1Gi", "resources": SMALL}
+
+
+def test_extra_env_when_a_text_or_a_reference_then_each_workload_gets_it(render: Render) -> None:
+    key = {"valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}}}
+    extra = {"TROUPE_TELEMETRY_TRACES": "true", "WANDB_API_KEY": key}
+    given = [
+        f"{name}.extraEnv={json.dumps(extra)}" for name in ("router", "play", "env", "trainer")
+    ]
+    pools = f"rollout.pools={json.dumps([{**POOL, 'extraEnv': extra}])}"
+    served = {"enabled": True, "team": "runs/a", "extraEnv": extra}
+    manifests = render([], *given, pools, "play.replicas=1", f"serve={json.dumps(served)}")
+    wanted = [
+        {"name": "TROUPE_TELEMETRY_TRACES", "value": "true"},
+        {"name": "WANDB_API_KEY", **key},
+    ]
+    services = {"router", "play", "serve", "rollout", "env", "trainer"}
+    found = {
+        container["name"]: [v for v in container["env"] if v["name"] in extra]
+        for _, container, _ in manifests.containers()
+        if container["name"] in services
+    }
+    assert found == dict.fromkeys(services, wanted)
 
 
 def test_replicas_when_autoscaled_then_are_left_to_the_autoscaler(render: Render) -> None:
