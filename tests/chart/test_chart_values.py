@@ -30,8 +30,7 @@ OWN_TO_CHART = {
         *{"kubeconfig", "env_replicas", "trainer_gpus", "api_keys", "allow_anonymous", "players"},
         "hub_copies",  # models.download
         "models_of_runs",  # rollout.mountRuns
-        # TLS ends at the Ingress: a Service of the cluster speaks plain HTTP.
-        *{"tls_certificate", "tls_key"},
+        *{"tls_certificate", "tls_key"},  # router.tlsSecret
     },
     "play": {"redis_url"},
     "serve": {

@@ -12,6 +12,7 @@
 {{- include "troupe.checkLauncher" . -}}
 {{- include "troupe.checkNodes" . -}}
 {{- include "troupe.checkKeys" . -}}
+{{- include "troupe.checkPublic" . -}}
 {{- include "troupe.checkTls" . -}}
 {{- include "troupe.checkServe" . -}}
 {{- include "troupe.checkBundles" . -}}
@@ -75,6 +76,26 @@
 {{- include "troupe.checkStrangers" (dict "root" . "name" "router" "of" .Values.router) -}}
 {{- if and .Values.router.keysSecret.name .Values.helmTest.enabled (not .Values.helmTest.keySecret.name) -}}
 {{- fail "router.keysSecret asks for API keys and helmTest.keySecret has none: name a Secret with a key that may submit, or set helmTest.enabled: false." -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "troupe.checkPublic" -}}
+{{- $router := .Values.router -}}
+{{- if $router.tlsSecret -}}
+{{- if or .Values.ingress.enabled .Values.gateway.enabled -}}
+{{- fail "router.tlsSecret is set, and the Ingress or Gateway asks the router over plain HTTP: TLS ends there (ingress.tlsSecret, the Gateway's listener). Empty router.tlsSecret." -}}
+{{- end -}}
+{{- if .Values.helmTest.enabled -}}
+{{- fail "router.tlsSecret is set and helmTest.enabled is true: its pod asks the router's Service over plain HTTP. Set helmTest.enabled: false." -}}
+{{- end -}}
+{{- end -}}
+{{- if ne $router.service.type "ClusterIP" -}}
+{{- if not (or $router.tlsSecret $router.service.allowPlainHttp) -}}
+{{- fail (printf "router.service.type is %s and router.tlsSecret is empty: API keys would cross the network in the clear. Name a Secret of type kubernetes.io/tls, set router.service.allowPlainHttp: true where TLS ends before the router, or use an Ingress." $router.service.type) -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.restFrom) -}}
+{{- fail (printf "router.service.type is %s and networkPolicy.restFrom is empty: name who may reach REST, such as [{ipBlock: {cidr: 203.0.113.0/24}}], or requests are dropped." $router.service.type) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
