@@ -37,8 +37,11 @@ class CodeParams(BaseModel):
     max_code_chars: int = Field(
         default=20_000, ge=100, le=200_000, description="A longer program is not judged."
     )
-    budget_s: float = Field(
-        default=10.0, gt=0.0, le=600.0, description="Wall time for the tests of one program."
+    budget_s: float | None = Field(
+        default=None,
+        gt=0.0,
+        le=600.0,
+        description="Wall time for the tests of one program; none: 25 s, in which checks count.",
     )
 
 

@@ -1,7 +1,7 @@
 """Grades programs: runs them on tests in the sandbox and compares outside of it.
 
 Owns which tests a program passes. Expected outputs stay in this process, except for a ``program``
-checker, which gets them in a run of its own, long after the judged program has ended.
+checker, which gets them in a run of its own, after the judged program has ended.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from troupe_tasks.code import replay
 from troupe_tasks.code.checkers import text_is_right, value_is_right
-from troupe_tasks.code.judge import Case, Job, Judge, Ran
+from troupe_tasks.code.judge import Budget, Case, Job, Judge, Ran
 from troupe_tasks.code.problem import Problem, ProgramLimits, TestCase
 from troupe_tasks.code.values import (
     UnreadableError,
@@ -21,6 +21,9 @@ from troupe_tasks.code.values import (
 
 MIN_OUTPUT_BYTES = 4096
 CHECKER_LIMITS = ProgramLimits()
+JUDGING = 0.5
+"""Share of an action's time that one judging has: tests that agents see are one, and hidden ones
+another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,79 +45,69 @@ class Grader:
         return self.grade_all(problem, [code], tests)[0]
 
     def grade_all(
-        self, problem: Problem, codes: Sequence[str], tests: Sequence[TestCase]
+        self,
+        problem: Problem,
+        codes: Sequence[str],
+        tests: Sequence[TestCase],
+        share: float = JUDGING,
     ) -> list[list[Graded]]:
-        """The same for several programs, in as few runs as the limits allow."""
-        plain = [number for number, test in enumerate(tests) if test.script is None]
-        graded = self._grade_plain(problem, codes, [tests[number] for number in plain])
-        if len(plain) == len(tests):
-            return graded
+        """The same for several programs, each by itself: a slow one costs no other a test.
+
+        Together they have ``share`` of an action's time, each as much.
+        """
         return [
-            self._with_scripts(problem, code, tests, dict(zip(plain, grades, strict=True)))
-            for code, grades in zip(codes, graded, strict=True)
+            self._grade(problem, code, tests, self._judge.budget(share, len(codes)))
+            for code in codes
         ]
 
     def outputs(self, problem: Problem, code: str, inputs: Sequence[str]) -> list[Ran]:
-        """What ``code`` does on inputs whose outputs nobody knows."""
-        cases = [_case(problem, 0, text) for text in inputs]
-        return self._judge.run([_job(problem, code)], cases, problem.limits, 16 * MIN_OUTPUT_BYTES)
+        """What ``code`` does on inputs whose outputs nobody knows. With `agree` on them it takes
+        one judging."""
+        cases = [_case(problem, text) for text in inputs]
+        budget = self._judge.budget(JUDGING / 2 if _has_program(problem) else JUDGING)
+        room = 16 * MIN_OUTPUT_BYTES
+        return self._judge.run([_job(problem, code)], cases, problem.limits, room, budget)
 
     def agree(self, problem: Problem, claims: Sequence[tuple[TestCase, str]]) -> list[bool]:
         """Whether each claimed output is right, where the test's own is the reference's."""
-        tests = [test for test, _ in claims]
-        ran = [_claimed(problem, output) for _, output in claims]
-        return [graded.passed for graded in self._compared(problem, tests, ran)]
-
-    def _with_scripts(
-        self, problem: Problem, code: str, tests: Sequence[TestCase], plain: dict[int, Graded]
-    ) -> list[Graded]:
-        scripts = [number for number, test in enumerate(tests) if test.script is not None]
-        verdicts = replay.grade_scripts(
-            self._judge, problem, _job(problem, code), [tests[n].script or "" for n in scripts]
-        )
-        scripted = {n: Graded(v.passed, v.ran) for n, v in zip(scripts, verdicts, strict=True)}
-        return [plain[n] if n in plain else scripted[n] for n in range(len(tests))]
-
-    def _grade_plain(
-        self, problem: Problem, codes: Sequence[str], tests: Sequence[TestCase]
-    ) -> list[list[Graded]]:
-        if not tests:
-            return [[] for _ in codes]
-        room = _output_bytes(tests)
-        # One program a run when there are many tests, so that a slow one costs only itself.
-        share = max(1, 12 // len(tests))
-        graded: list[list[Graded]] = []
-        for start in range(0, len(codes), share):
-            part = codes[start : start + share]
-            jobs = [_job(problem, code) for code in part]
-            cases = [_case(problem, n, t.input) for n in range(len(part)) for t in tests]
-            ran = self._judge.run(jobs, cases, problem.limits, room)
-            for n in range(len(part)):
-                mine = ran[n * len(tests) : (n + 1) * len(tests)]
-                graded.append(self._compared(problem, tests, mine))
-        return graded
-
-    def _compared(
-        self, problem: Problem, tests: Sequence[TestCase], ran: Sequence[Ran]
-    ) -> list[Graded]:
-        if problem.checker.kind == "program":
-            rights = self._checked_by_program(problem, tests, ran)
-        else:
-            rights = [_is_right(problem, t, r) for t, r in zip(tests, ran, strict=True)]
-        return [Graded(right, r) for right, r in zip(rights, ran, strict=True)]
-
-    def _checked_by_program(
-        self, problem: Problem, tests: Sequence[TestCase], ran: Sequence[Ran]
-    ) -> list[bool]:
-        finished = [n for n, run in enumerate(ran) if _has_ended_well(problem, run)]
-        cases = [
-            Case(0, fields={"args": _checker_arguments(problem, tests[n], ran[n])})
-            for n in finished
+        checks = self._judge.budget(JUDGING / 2)
+        return [
+            self._is_right(problem, test, _claimed(problem, output), checks)
+            for test, output in claims
         ]
-        job = Job("call", problem.checker.source, "check")
-        checks = self._judge.run([job], cases, CHECKER_LIMITS, MIN_OUTPUT_BYTES)
-        right = {n for n, run in zip(finished, checks, strict=True) if run.value is True}
-        return [n in right for n in range(len(ran))]
+
+    def _grade(
+        self, problem: Problem, code: str, tests: Sequence[TestCase], budget: Budget
+    ) -> list[Graded]:
+        """Each test with its checks before the next, so that time that ends takes the last ones;
+        scripts come after all others."""
+        job, room = _job(problem, code), _output_bytes(tests)
+        checks = self._judge.budget_of_checks(budget)
+        graded: dict[int, Graded] = {}
+        for number, test in enumerate(tests):
+            if test.script is None:
+                case = _case(problem, test.input)
+                [ran] = self._judge.run([job], [case], problem.limits, room, budget)
+                graded[number] = Graded(self._is_right(problem, test, ran, checks), ran)
+        for number, test in enumerate(tests):
+            if test.script is not None:
+                verdict = replay.grade_script(
+                    self._judge, problem, job, test.script, budget, checks
+                )
+                graded[number] = Graded(verdict.passed, verdict.ran)
+        return [graded[number] for number in range(len(tests))]
+
+    def _is_right(self, problem: Problem, test: TestCase, ran: Ran, checks: Budget) -> bool:
+        if not _has_ended_well(problem, ran):
+            return False
+        if _has_program(problem):
+            job = Job("call", problem.checker.source, "check")
+            case = Case(0, fields={"args": _checker_arguments(problem, test, ran)})
+            [check] = self._judge.run([job], [case], CHECKER_LIMITS, MIN_OUTPUT_BYTES, checks)
+            return check.value is True
+        if problem.kind == "stdin":
+            return text_is_right(problem.checker, test, ran.output)
+        return value_is_right(problem.checker, test, ran.value)
 
 
 def _job(problem: Problem, code: str) -> Job:
@@ -122,15 +115,16 @@ def _job(problem: Problem, code: str) -> Job:
     return Job(problem.kind, source, problem.entry_point)
 
 
-def _case(problem: Problem, job: int, text: str) -> Case:
+def _case(problem: Problem, text: str) -> Case:
     if problem.kind == "stdin":
-        return Case(job, input=text)
-    return Case(job, fields={"args": [encode(arg) for arg in parse_arguments(text)]})
+        return Case(0, input=text)
+    return Case(0, fields={"args": [encode(arg) for arg in parse_arguments(text)]})
 
 
 def _output_bytes(tests: Sequence[TestCase]) -> int:
     """Twice the longest right output, as a power of two: generous, and it tells nothing."""
-    longest = max(len(text) for test in tests for text in (test.output, *test.alternatives))
+    outputs = (text for test in tests for text in (test.output, *test.alternatives))
+    longest = max(map(len, outputs), default=0)
     return max(MIN_OUTPUT_BYTES, 1 << (2 * longest).bit_length())
 
 
@@ -148,12 +142,8 @@ def _has_ended_well(problem: Problem, ran: Ran) -> bool:
     return ran.status == "ok" and (problem.kind == "stdin" or ran.has_value)
 
 
-def _is_right(problem: Problem, test: TestCase, ran: Ran) -> bool:
-    if not _has_ended_well(problem, ran):
-        return False
-    if problem.kind == "stdin":
-        return text_is_right(problem.checker, test, ran.output)
-    return value_is_right(problem.checker, test, ran.value)
+def _has_program(problem: Problem) -> bool:
+    return problem.checker.kind == "program"
 
 
 def _checker_arguments(problem: Problem, test: TestCase, ran: Ran) -> list[Value]:

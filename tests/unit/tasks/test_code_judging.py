@@ -231,9 +231,10 @@ def test_grade_when_a_checker_program_decides_then_it_runs_apart_from_the_progra
         problem, "a, b = map(int, input().split())\nprint(a + b + 10)\n", problem.hidden_tests
     )
     assert [one.passed for one in graded] == [True, False, True, True]  # -2 and 8 differ
-    ran, checked = sandbox.programs[:4], sandbox.programs[4:]
+    checked = [program for program in sandbox.programs if "def check" in program.source]
+    ran = [program for program in sandbox.programs if program not in checked]
+    assert len(ran) == len(checked) == 4
     assert not any("70008" in program.source + program.stdin for program in ran)
-    assert len(checked) == 4
     assert not any("a + b + 10" in program.source + program.stdin for program in checked)
 
 
