@@ -13,6 +13,7 @@ from troupe_tasks.code.values import UnreadableError, parse_literal
 
 MAX_TEST_CHARS = 2000
 """A longer test is not read."""
+_PYTHON = ("python", "py", "python3", "py3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,15 @@ class TestsAnswer:
 
 
 def read_program(text: str, max_chars: int) -> ProgramAnswer:
-    """The last fenced block of ``text``; well formed when it is the only one, and not empty.
+    """The last fenced block of ``text`` that is marked as Python, or the last without a mark where
+    none is; well formed when there is no other of either kind, and it is not empty.
 
     Example: ``read_program("I add.\\n```python\\nprint(1)\\n```", 100).code`` is ``print(1)\\n``.
     """
-    programs = [code for language, code in fences.blocks(text) if language in ("", "python", "py")]
-    code = programs[-1] if programs else ""
+    blocks = [(mark.casefold(), code) for mark, code in fences.blocks(text)]
+    marked = [code for mark, code in blocks if mark in _PYTHON]
+    programs = marked + [code for mark, code in blocks if not mark]
+    code = marked[-1] if marked else programs[-1] if programs else ""
     if len(code) > max_chars or not code.strip():
         return ProgramAnswer("", is_well_formed=False)
     return ProgramAnswer(code, is_well_formed=len(programs) == 1)

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 _OPENING = re.compile(r"```[ \t]*(?:(\w+)[ \t]*)?")
+_INDENTED_OPENING = re.compile(r"([ \t]+)" + _OPENING.pattern)
 _TEST_OPENING = re.compile(r"```\w*[ \t]*")
 _INPUT, _OUTPUT = "Test Input:", "Test Output:"
 
@@ -16,9 +17,17 @@ _INPUT, _OUTPUT = "Test Input:", "Test Output:"
 def blocks(text: str) -> Iterator[tuple[str, str]]:
     """Language and content of each fenced block; one that is never closed is none.
 
+    Where no line begins with a fence, those that are indented, such as in a list: without its
+    indent on each line, as in CommonMark, and up to a fence as far in as its first.
+
     Example: ``list(blocks("a\\n```py\\nb\\n```")) == [("py", "b\\n")]``.
     """
-    lines = text.split("\n")
+    lines = _lines(text)
+    is_outermost = any(line.startswith("```") for line in lines)
+    yield from _at_line_starts(lines) if is_outermost else _indented(lines)
+
+
+def _at_line_starts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     start, language = -1, ""
     for number, line in enumerate(lines):
         if not line.startswith("```"):
@@ -30,9 +39,29 @@ def blocks(text: str) -> Iterator[tuple[str, str]]:
             start, language = number + 1, match[1] or ""
 
 
+def _indented(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    closings: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        if line.strip(" \t") == "```":
+            closings.setdefault(line[: line.index("`")], []).append(number)
+    at = 0
+    for number, line in enumerate(lines):
+        if number < at or not (match := _INDENTED_OPENING.fullmatch(line)):
+            continue
+        end = _first(closings.get(match[1], ()), number + 1)
+        if end is not None:
+            inner = [_less_far_in(line, match[1]) for line in lines[number + 1 : end]]
+            yield match[2] or "", _content(inner, 0, len(inner))
+            at = end + 1
+
+
+def _less_far_in(line: str, indent: str) -> str:
+    return line[len(indent) :] if line.startswith(indent) else line.lstrip(" \t")
+
+
 def stdin_tests(text: str) -> Iterator[tuple[str, str]]:
     """Contents of each pair of blocks that are headed ``Test Input:`` and ``Test Output:``."""
-    lines = text.split("\n")
+    lines = _lines(text)
     closings = [number for number, line in enumerate(lines) if _is_closing(line)]
     outputs = {end: start for end in closings if (start := _output_start(lines, end))}
     ends = list(outputs)
@@ -45,6 +74,12 @@ def stdin_tests(text: str) -> Iterator[tuple[str, str]]:
         if end is not None and close is not None:
             yield _content(lines, number + 2, end), _content(lines, outputs[end], close)
             at = close
+
+
+def _lines(text: str) -> list[str]:
+    """Without the carriage returns of a text whose lines all end with one."""
+    num_returns = text.count("\r\n")
+    return text.split("\r\n" if num_returns and num_returns == text.count("\n") else "\n")
 
 
 def _is_closing(line: str) -> bool:
