@@ -11,8 +11,12 @@ _DELAY = re.compile(r"#(?!\s*\()")
 _NUMBER = re.compile(r"(?<!['\w$])\d[\d_]*")
 MAX_NUMBER = 4_096
 """Largest number without a size: more is a loop or a memory that no small circuit has."""
+_OPEN_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_INK = re.compile(r"[^\n]")
 _MODULE = re.compile(r"\bmodule\b", re.ASCII)
 _END = "endmodule"
+_WORD = re.compile(r"(^[ \t]*)?\b(module|endmodule)\b", re.ASCII | re.MULTILINE)
+_JOINT = re.compile(r"[;\s]*(?::\s*\w+[;\s]*)?", re.ASCII)
 _REFUSED = (
     (re.compile(r"`"), "macros and directives (`) are not allowed"),
     (re.compile(r"\\"), "escaped names (\\) are not allowed"),
@@ -25,17 +29,53 @@ _REFUSED = (
 
 
 def module_in(text: str) -> str:
-    """From the first ``module`` to the last ``endmodule`` of an answer; empty without one."""
-    begin, end = _MODULE.search(text), text.rfind(_END)
-    if begin is None or end < begin.start():
-        return ""
-    return text[begin.start() : end + len(_END)] + "\n"
+    """The modules that an answer ends with, drafts and prose before them left out.
+
+    A module begins at the start of a line; those that follow each other belong together. Where
+    none begins so, from the first ``module`` to the last ``endmodule``; empty without one.
+    """
+    drafts = _drafts(text)
+    return text[slice(*drafts[-1])] + "\n" if drafts else ""
 
 
 def without_module(text: str) -> str:
-    """What else an answer says."""
-    module = module_in(text).rstrip("\n")
-    return text.replace(module, "\n", 1) if module else text
+    """What an answer says before its first draft and after its last."""
+    drafts = _drafts(text)
+    return f"{text[: drafts[0][0]]}\n{text[drafts[-1][1] :]}" if drafts else text
+
+
+def _drafts(text: str) -> list[tuple[int, int]]:
+    """Where each of the drafts begins and ends."""
+    begin, end = _MODULE.search(text), text.rfind(_END)
+    if begin is None or end < begin.start():
+        return []
+    all_of_it = (begin.start(), end + len(_END))
+    code = _without_comments(text[slice(*all_of_it)])
+    chains = _chains(code)
+    if len(chains) == 1 and chains[0][0] == 0 and not code[chains[0][1] :].strip():
+        return [all_of_it]
+    return _chains(_without_comments(text)) or [all_of_it]
+
+
+def _chains(code: str) -> list[tuple[int, int]]:
+    """Where modules begin and end that nothing but white space, ``;`` or a label comes between."""
+    chains: list[tuple[int, int]] = []
+    head = joint = -1
+    for word in _WORD.finditer(code):
+        at = word.start(2)
+        if word[2] != _END:
+            head = at if word[1] is not None or at == joint else head
+        elif head >= 0:
+            begin = chains.pop()[0] if head == joint else head
+            chains.append((begin, word.end()))
+            after = _JOINT.match(code, word.end())
+            head, joint = -1, after.end() if after else -1
+    return chains
+
+
+def _without_comments(text: str) -> str:
+    """As long as ``text``, with spaces for its comments; the ends of their lines stay."""
+    return _OPEN_COMMENT.sub(lambda comment: _INK.sub(" ", comment[0]), text)
 
 
 def refusal(source: str) -> str:

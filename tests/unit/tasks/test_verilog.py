@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import time
 from dataclasses import replace
 from random import Random
 
@@ -126,6 +127,74 @@ def test_module_in_prose_then_is_cut_out() -> None:
     assert module_in(text) == "module TopModule();\nendmodule\n"
     assert "module" not in without_module(text)
     assert module_in("endmodule module") == ""
+
+
+ONE = "module TopModule(output y);\n  assign y = 1'b1;\nendmodule\n"
+PART = "module Part(output y); assign y = 1'b0; endmodule"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "The module has one output.\n```verilog\n",
+        "We need a TopModule:\n",
+        "module outputs are named as asked.\n```\n",
+        f"First:\n```\n{PART}\n```\nNo: the module must give 1.\n```verilog\n",
+        f"First:\n{PART}\nThat is wrong.\n",
+        "// module names\n/* module\nmodule */\n",
+        "```verilog\r\n",
+    ],
+)
+def test_module_in_when_prose_says_module_or_drafts_come_before_then_the_last_one(
+    before: str,
+) -> None:
+    for after in ("", "```\n", "```\nThis module has no endmodule that is missing.\n"):
+        assert module_in(before + ONE + after) == ONE
+        assert "endmodule" not in without_module(before + ONE + "```\na=1 -> y=0")
+        assert without_module(before + ONE + "```\na=1 -> y=0").endswith("\n```\na=1 -> y=0")
+
+
+@pytest.mark.parametrize("between", ["\n", " ", "\n\n// The top:\n", " : Part\n", "; /* a\nb */\n"])
+@pytest.mark.parametrize("before", ["", "Here: ", "The module has parts.\n"])
+def test_module_in_when_modules_follow_each_other_then_all_of_them(
+    before: str, between: str
+) -> None:
+    both = PART + between + ONE
+    assert module_in(before + both + "Done.") == both
+
+
+def test_module_in_when_rows_come_before_it_then_they_are_read() -> None:
+    text = f"The module and a row:\na=1 -> y=0\n```\n{PART}\n```\nb -> c\n```\n{ONE}```\n"
+    assert "a=1 -> y=0" in without_module(text)
+    assert "b -> c" not in without_module(text)
+
+
+@pytest.mark.parametrize(
+    "inside", ['`include "x"', "initial $system;", "(* keep *) wire z;", "#5;", "prose here `y`"]
+)
+def test_module_in_when_it_is_not_allowed_then_is_refused_among_drafts_too(inside: str) -> None:
+    bad = ONE.replace("\n", f"\n{inside}\n", 1)
+    for text in (bad, f"The module:\n```\n{bad}```\n", f"{ONE}Or:\n{bad}", f"{PART}\n{bad}"):
+        assert refusal(module_in(text)) == refusal(bad) != ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module " * 150_000,
+        "/*" * 500_000,
+        "endmodule" + " " * 900_000 + "module " * 10_000,
+        "module x\nendmodule\n" * 50_000,
+        "\n" * 500_000 + " " * 500_000 + "x",
+        "module endmodule " * 60_000,
+        "endmodule : " * 80_000 + "module",
+    ],
+    ids=["modules", "comments", "spaces", "drafts", "lines", "one line", "labels"],
+)
+def test_module_in_when_a_million_characters_are_hostile_then_is_quick(text: str) -> None:
+    began = time.process_time()
+    _ = module_in(text), without_module(text)
+    assert time.process_time() - began < 3.0
 
 
 @pytest.mark.parametrize(
