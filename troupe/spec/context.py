@@ -30,8 +30,10 @@ def context_issues(spec: JobSpec) -> list[Issue]:
     """
     issues: list[Issue] = []
     for name, agent in spec.agents.items():
-        limit = spec.sampling_for(name).max_new_tokens
+        limit = spec.longest_completion(name)
         pointer = f"/agents/{name}/sampling" if agent.sampling else "/sampling"
+        if limit > spec.sampling_for(name).max_new_tokens:
+            pointer = "/eval/sampling"
         for field, model in spec.policies[agent.policy].models().items():
             length = context_length(Path(model).expanduser())
             if length is None or limit < length:

@@ -83,7 +83,7 @@ def episode_s(spec: JobSpec, rates: Mapping[str, float]) -> float:
         return spec.limits.episode_timeout_s
     taught = spec.teachers()
     seconds = (
-        spec.sampling_for(name).max_new_tokens / rates[policy]
+        spec.longest_completion(name) / rates[policy]
         for name, agent in spec.agents.items()
         for policy in (agent.policy, teacher_name(agent.policy))
         if policy == agent.policy or policy in taught
@@ -97,7 +97,7 @@ def in_words(spec: JobSpec) -> list[str]:
     limits, lines = spec.limits, list[str]()
     is_set = "" if limits.generate_timeout_s is None else " (set)"
     for name, agent in spec.agents.items():
-        tokens, rate = spec.sampling_for(name).max_new_tokens, rates[agent.policy]
+        tokens, rate = spec.longest_completion(name), rates[agent.policy]
         seconds = generation_s(limits, tokens, rate)
         grows = "" if is_set else f": {tokens:,} tokens at {rate:.0f} a second, {CALL_S:g} s beside"
         lines.append(f"a completion of {name}: {seconds:.0f} s{is_set or grows}")

@@ -6,11 +6,9 @@ Settings class of each service.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
-from troupe.spec.algorithm import (
-    AlgorithmSpec,
-)
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
 from troupe.spec.batch import BatchSpec
 from troupe.spec.bundle import BundleSpec
@@ -164,7 +162,25 @@ class EvalSpec(SpecModel):
     every: int = Field(default=0, ge=0)
     """Steps between evaluations; 0: only before the first step and after the last."""
     sampling: SamplingSpec | None = None
-    """Sampling for evaluation; that of the agents when left out."""
+    """Overrides the agents' sampling in evaluation: what is left out here is theirs."""
+
+    @field_serializer("sampling")
+    def _set_alone(self, sampling: SamplingSpec | None) -> dict[str, Any] | None:
+        """What is left out stays so wherever the spec is read again."""
+        return None if sampling is None else sampling.model_dump(exclude_unset=True)
+
+    def overrides(self) -> dict[str, Any]:
+        """The fields of ``sampling`` that are set.
+
+        Earlier versions wrote all five, and took limit and stop strings of the agents.
+        """
+        if self.sampling is None:
+            return {}
+        found = self.sampling.model_dump(exclude_unset=True)
+        usual = SamplingSpec().model_dump(include={"max_new_tokens", "stop"})
+        if len(found) == len(SamplingSpec.model_fields) and found | usual == found:
+            return {name: value for name, value in found.items() if name not in usual}
+        return found
 
 
 class MonitorSpec(SpecModel):
@@ -374,8 +390,11 @@ class JobSpec(SpecModel):
         return models
 
     def sampling_for(self, agent: str, *, evaluate: bool = False) -> SamplingSpec:
-        """Sampling of ``agent``: the eval override, else the agent's, else the job's."""
+        """Sampling of ``agent``: its own, else the job's; with what evaluation overrides of it."""
         sampling = self.agents[agent].sampling or self.sampling
-        if not evaluate or self.eval.sampling is None:
-            return sampling
-        return self.eval.sampling.model_copy(update={"max_new_tokens": sampling.max_new_tokens})
+        return sampling.model_copy(update=self.eval.overrides()) if evaluate else sampling
+
+    def longest_completion(self, agent: str) -> int:
+        """Tokens that ``agent`` may write at once, in training or in evaluation."""
+        both = (False, True) if self.eval.num_tasks else (False,)
+        return max(self.sampling_for(agent, evaluate=each).max_new_tokens for each in both)

@@ -18,7 +18,7 @@ from troupe.spec.deadlines import (
     startup_s,
     state_bytes,
 )
-from troupe.spec.job import JobSpec, LimitsSpec
+from troupe.spec.job import EvalSpec, JobSpec, LimitsSpec, SamplingSpec
 
 LORA = {"model": "Qwen/Qwen3-8B", "dtype": "bfloat16", "train": {"kind": "lora", "rank": 32}}
 FULL = {"model": "Qwen/Qwen3-8B", "dtype": "bfloat16", "train": {"kind": "full"}}
@@ -66,6 +66,14 @@ def test_episode_when_nothing_is_set_then_has_the_tokens_of_each_turn() -> None:
     assert episode_s(job, {"tool": 10.0, "planner": 40.0}) == pytest.approx(expected)
     limits = job.limits.model_copy(update={"episode_timeout_s": 5.0})
     assert episode_s(job.model_copy(update={"limits": limits}), {}) == 5
+
+
+def test_episode_when_evaluation_writes_more_then_its_time_is_enough_for_that() -> None:
+    job = spec(LORA)
+    longer = EvalSpec(sampling=SamplingSpec(max_new_tokens=4096))
+    expected = 900 + job.workflow.max_turns * 4096 / 10
+    found = episode_s(job.model_copy(update={"eval": longer}), {"tool": 10.0})
+    assert found == pytest.approx(expected)
 
 
 def test_episode_when_replicas_score_what_is_written_then_has_their_time_too() -> None:

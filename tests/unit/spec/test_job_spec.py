@@ -108,3 +108,31 @@ def test_sampling_when_evaluating_then_override_keeps_the_agents_token_limit():
     assert spec.sampling_for("tool", evaluate=True).max_new_tokens == 5
     assert spec.sampling_for("tool", evaluate=True).temperature == 0
     assert spec.sampling_for("planner").temperature == 1
+
+
+def test_sampling_when_evaluation_sets_some_fields_then_the_others_are_the_agents() -> None:
+    document = copy.deepcopy(GOOD)
+    document["sampling"] = {"max_new_tokens": 16, "stop": ["END"]}
+    document["eval"] = {"sampling": {"temperature": 0.0, "max_new_tokens": 64}}
+    spec = JobSpec.model_validate(document)
+    for read in (spec, JobSpec.model_validate_json(spec.model_dump_json())):
+        evaluated = read.sampling_for("tool", evaluate=True)
+        assert (evaluated.temperature, evaluated.max_new_tokens) == (0, 64)
+        assert evaluated.stop == ["END"]
+        assert read.sampling_for("tool") == read.sampling
+    document["eval"] = {"sampling": {"stop": []}}
+    assert JobSpec.model_validate(document).sampling_for("tool", evaluate=True).stop == []
+
+
+def test_sampling_when_an_earlier_version_wrote_the_spec_then_limit_and_stop_are_the_agents() -> (
+    None
+):
+    document = copy.deepcopy(GOOD)
+    document["sampling"] = {"max_new_tokens": 16, "stop": ["END"]}
+    every = {"temperature": 0.0, "top_p": 0.9, "top_k": 5, "max_new_tokens": 256, "stop": []}
+    document["eval"] = {"sampling": every}
+    evaluated = JobSpec.model_validate(document).sampling_for("tool", evaluate=True)
+    assert evaluated.model_dump() == every | {"max_new_tokens": 16, "stop": ["END"]}
+    document["eval"] = {"sampling": every | {"max_new_tokens": 99}}
+    evaluated = JobSpec.model_validate(document).sampling_for("tool", evaluate=True)
+    assert (evaluated.max_new_tokens, evaluated.stop) == (99, [])

@@ -50,6 +50,14 @@ def test_limit_when_one_agent_has_its_own_then_that_one_is_named(tmp_path: Path)
     assert issue.pointer == "/agents/planner/sampling/max_new_tokens"
 
 
+def test_limit_when_evaluation_has_a_longer_one_then_that_is_named(tmp_path: Path) -> None:
+    folder = model(tmp_path, max_position_embeddings=512)
+    evaluation = {"sampling": {"max_new_tokens": 600}}
+    issues = context_issues(spec(folder, eval=evaluation))
+    assert {issue.pointer for issue in issues} == {"/eval/sampling/max_new_tokens"}
+    assert context_issues(spec(folder, eval=evaluation | {"num_tasks": 0})) == []
+
+
 def test_context_when_rope_is_scaled_then_is_what_the_engines_serve(tmp_path: Path) -> None:
     scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
     folder = model(tmp_path, max_position_embeddings=512, rope_scaling=scaled)
