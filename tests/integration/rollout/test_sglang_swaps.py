@@ -1,7 +1,9 @@
 """Swaps of full weights in a process that speaks SGLang's HTTP shapes, and callers that go away."""
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_sglang_world import FakeSglangWorld, until
@@ -10,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.policy import FullSpec, PolicySpec
-from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang import SglangEngine, full
 
 SWAP = "/update_weights_from_disk"
 TOKENS = [1, 2, 3]
@@ -48,3 +50,30 @@ async def test_swap_when_its_request_is_cancelled_then_ends_and_the_server_goes_
     assert await active == [-2.0, -2.0]
     assert len(world.calls(SWAP)) == 3, "there and back"
     assert engine._servers[0].num_starts == 1
+
+
+async def test_push_when_cancelled_while_its_file_is_kept_then_leaves_no_file(
+    engine: SglangEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real, begun, may_go_on = full.keep_full, threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> str:
+        begun.set()
+        assert may_go_on.wait(20)
+        try:
+            return real(*given)
+        finally:
+            begun.clear()
+
+    monkeypatch.setattr(full, "keep_full", slow)
+    kept = {path for path in engine._work.path.iterdir() if path.is_dir()}
+    weights = StagedWeights("p", 2, "full", tmp_path / "1.safetensors", "")
+    push = asyncio.ensure_future(engine.stage(weights))
+    await until(begun.is_set)
+    push.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await push
+    may_go_on.set()
+    await until(lambda: not begun.is_set())
+    await until(lambda: {path for path in engine._work.path.iterdir() if path.is_dir()} == kept, 5)
+    assert engine.policies()[0].staged_versions == (1,)

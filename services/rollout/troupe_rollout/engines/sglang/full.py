@@ -80,7 +80,12 @@ class FullVersions:
         await asyncio.to_thread(check_full, self._base, weights)
         name = self._work.new_name(self._policy, weights.policy_version)
         folder = self._work.path / name
-        digest = await asyncio.to_thread(keep_full, self._base, weights, folder)
+        keeping = asyncio.ensure_future(asyncio.to_thread(keep_full, self._base, weights, folder))
+        try:
+            digest = await asyncio.shield(keeping)
+        except asyncio.CancelledError:  # its thread goes on, and what it writes is nobody's
+            keeping.add_done_callback(lambda _: shutil.rmtree(folder, ignore_errors=True))
+            raise
         if self._table.holds(weights.policy_version, digest):
             shutil.rmtree(folder, ignore_errors=True)
         else:
