@@ -217,6 +217,20 @@ async def test_server_that_will_not_come_back_is_tried_again_until_it_does(
     assert (await engine.generate(request(1))).policy_version == 1
 
 
+async def test_server_whose_answers_make_no_sense_when_it_comes_back_is_tried_again(
+    world: FakeSglangWorld, adapter: StagedWeights
+):
+    engine = await world.started()
+    await engine.stage(adapter)
+    await engine.activate("p", 1)
+    (world.folder / "odd-on").write_text("/v1/models")
+    os.kill(engine._servers[0].pid, signal.SIGKILL)
+    await until(lambda: engine._servers[0].num_starts >= 3)
+    (world.folder / "odd-on").unlink()
+    await until(engine.is_ready)
+    assert (await engine.generate(request(1))).policy_version == 1
+
+
 async def test_first_start_that_fails_is_an_error_with_the_servers_last_words(
     world: FakeSglangWorld,
 ):

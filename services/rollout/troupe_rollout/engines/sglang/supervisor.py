@@ -267,9 +267,9 @@ class Supervisor:
                 await self._take_down()
                 await asyncio.sleep(backoff.pause_s(num_failures))
                 await self._bring_up()
-            except (TroupeError, OSError) as error:
-                self.state, self._why = "down", str(error)
-                _log.error("sglang.restart_failed", error=str(error))
+            except Exception as error:  # whatever it was: nobody else brings the server back
+                self.state, self._why = "down", str(error) or type(error).__name__
+                _log.error("sglang.restart_failed", error=self._why)
             else:
                 return
 
