@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from troupe.runtime.engines.presets import DTYPE_BYTES
+from troupe.spec.critics import critic_networks
 from troupe.spec.job import JobSpec, LimitsSpec
 from troupe.spec.memory import decoder_shape, vision_tower
 from troupe.spec.policy import LoraSpec, PolicySpec, teacher_name
@@ -57,7 +58,7 @@ def load_s(spec: JobSpec) -> float:
     """Time to read every model of the job once, as its trainer does."""
     bases = {
         (policy.model, policy.dtype, "" if isinstance(policy.train, LoraSpec) else name)
-        for name, policy in spec.policies.items()
+        for name, policy in (spec.policies | critic_networks(spec)).items()
     }
     bases |= {(p.teacher, p.dtype, "") for p in spec.policies.values() if p.teacher is not None}
     return moving_s(sum(model_bytes(model, dtype) for model, dtype, _ in bases))
@@ -121,11 +122,12 @@ def push_s(spec: JobSpec, policy: str, size_bytes: int) -> float:
 
 def checkpoint_s(spec: JobSpec) -> float:
     """Time to write a whole checkpoint, with repetitions."""
-    return spec.limits.step_timeout_s + moving_s(sum(map(state_bytes, spec.policies.values())))
+    written = [*spec.policies.values(), *critic_networks(spec).values()]
+    return spec.limits.step_timeout_s + moving_s(sum(map(state_bytes, written)))
 
 
 def state_bytes(policy: PolicySpec) -> float:
-    """A policy's part of a checkpoint; 0 where its model's shape is unknown."""
+    """A policy's or a critic's part of a checkpoint; 0 where its model's shape is unknown."""
     shape = decoder_shape(policy.model)
     if shape is None:
         return 0.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.batch import BatchSpec
+from troupe.spec.critics import critic_networks
 from troupe.spec.job import JobSpec
 from troupe.spec.memory import GB, USABLE, trainer_peak
 
@@ -93,17 +94,18 @@ def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
         ways.append("set dtype: bfloat16")
     if any(policy.train.kind == "full" for policy in policies):
         ways.append("train adapters (train: {kind: lora})")
+    if any(critic.train.kind == "full" for critic in critic_networks(spec).values()):
+        ways.append("train the critic by an adapter (algorithm.critic.train: {kind: lora})")
     if spec.batch.gradient_sums == "exact":
         ways.append("leave out batch.gradient_sums")
     if spec.batch.checkpoint_activations is False:
         ways.append("remove batch.checkpoint_activations: false")
     if len(policies) > 1 and not spec.trainer.per_policy:
         ways.append("give each policy a trainer (trainer: {per_policy: true})")
-    ways += [
-        "lower max_new_tokens",
-        "spread the trainer over more GPUs (trainer.gpus)",
-        "take a smaller model",
-    ]
+    ways.append("lower max_new_tokens")
+    if spec.algorithm.critic is None:  # a critic is on one rank
+        ways.append("spread the trainer over more GPUs (trainer.gpus)")
+    ways.append("take a smaller model")
     return (
         f"the trainer needs {peak / GB:.0f} GB on its GPU, and {USABLE:.0%} of {gpu_bytes / GB:.0f}"
         f" GB are {USABLE * gpu_bytes / GB:.0f}; {', or '.join(ways)}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troupe.spec.context import context_length
+from troupe.spec.critics import critic_networks
 from troupe.spec.deadlines import STATE_BYTES, model_bytes, state_bytes
 from troupe.spec.job import JobSpec
 from troupe.spec.memory import decoder_shape, vision_tower
@@ -140,10 +141,11 @@ def _weights_bytes(spec: JobSpec) -> float | None:
     """Checkpoints, the published version, and each policy's export with its merged model."""
     trained = [p for name, p in spec.policies.items() if spec.trains(name)]
     states = [state_bytes(policy) for policy in trained]
-    if not all(states):
+    critics = [state_bytes(network) for network in critic_networks(spec).values()]
+    if not all([*states, *critics]):
         return None
     num_checkpoints = spec.checkpoint.keep_last + spec.checkpoint.keep_best
-    total = num_checkpoints * sum(states)
+    total = num_checkpoints * sum([*states, *critics])
     for policy, state in zip(trained, states, strict=True):
         weights = state * 4 / STATE_BYTES
         tower = vision_tower(policy.model)

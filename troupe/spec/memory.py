@@ -7,13 +7,14 @@ arithmetic. Never imports torch.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import ModelShape, find_preset, shape_of
+from troupe.spec.critics import critic_networks
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe.spec.tower import (
@@ -215,50 +216,64 @@ def trainer_peak(
 ) -> float | None:
     """Bytes that one trainer of ``spec`` needs on each GPU; None where a model's shape is unknown.
 
-    Its policies lie side by side, adapters of one base and policies of one teacher on one copy of
-    it. One learns at a time; each keeps its sum of gradients while a round is played, and without
-    ``batch.overlap`` only that one has any.
-    With ``trainer.per_policy`` it is the trainer of the largest policy.
+    Its policies and their critics lie side by side, adapters of one base and policies of one
+    teacher on one copy of it. One learns at a time; each policy keeps its sum of gradients while a
+    round is played, and without ``batch.overlap``, as beside critics, only the one that learns has
+    any. With ``trainer.per_policy`` it is the largest trainer.
     """
+    if spec.trainer.per_policy and len(spec.policies) > 1:
+        each = [
+            trainer_peak(
+                spec.model_copy(update={"policies": {name: policy}}),
+                tokens=tokens,
+                checkpoint_activations=checkpoint_activations,
+                ranks=ranks,
+            )
+            for name, policy in spec.policies.items()
+        ]
+        known = [peak for peak in each if peak is not None]
+        return max(known) if len(known) == len(each) else None
     parts = _parts(spec, tokens, ranks, checkpoint_activations=checkpoint_activations)
     if parts is None:
         return None
     alone, shared = parts
-    if spec.trainer.per_policy:
-        return max(p.peak for p in alone) + CONTEXT_BYTES
-    held = sum(p.held for p in alone) - shared + CONTEXT_BYTES
-    if spec.batch.overlap is False or ranks > 1:
-        return held + max(p.peak - p.held for p in alone)
-    in_passes = max(p.peak - p.held - p.gradients for p in alone)
+    held = sum(p.held for p in alone.values()) - shared + CONTEXT_BYTES
+    if spec.batch.overlap is False or ranks > 1 or spec.algorithm.critic is not None:
+        return held + max(p.peak - p.held for p in alone.values())
+    in_passes = max(p.peak - p.held - p.gradients for p in alone.values())
     return held + _kept_sums(spec, alone) + in_passes
 
 
-def _kept_sums(spec: JobSpec, alone: Sequence[Prediction]) -> float:
+def _kept_sums(spec: JobSpec, alone: Mapping[str, Prediction]) -> float:
     """Bytes of the sums of gradients that lie side by side: one of policies that take turns."""
     turns = spec.algorithm.alternate
-    sums = {name: of.gradients for name, of in zip(spec.policies, alone, strict=True)}
-    trained = {name for name in sums if spec.trains(name)}
-    in_turns = trained.intersection(turns.order) if turns is not None else set[str]()
-    each = sum(sums[name] for name in trained - in_turns)
+    sums = {name: alone[name].gradients for name in spec.policies if spec.trains(name)}
+    in_turns = sums.keys() & turns.order if turns is not None else set[str]()
+    each = sum(sums[name] for name in sums.keys() - in_turns)
     return each + max((sums[name] for name in in_turns), default=0.0)
 
 
 def trainer_held(spec: JobSpec) -> float | None:
     """Bytes of weights, moments and references that one trainer of one rank keeps between steps."""
     parts = _parts(spec, 0, 1, checkpoint_activations=True)
-    return None if parts is None else sum(p.held for p in parts[0]) - parts[1]
+    return None if parts is None else sum(p.held for p in parts[0].values()) - parts[1]
 
 
 def _parts(
     spec: JobSpec, tokens: int, ranks: int, *, checkpoint_activations: bool
-) -> tuple[list[Prediction], float] | None:
-    """Each policy alone, and the bytes of frozen models that several share; None: an unknown
-    shape."""
-    has_reference = spec.algorithm.loss.kl.coef > 0.0
-    alone: list[Prediction] = []
+) -> tuple[dict[str, Prediction], float] | None:
+    """Each policy and each critic alone, and the bytes of frozen models that several share; None:
+    an unknown shape.
+
+    A critic counts as a policy of its network, with the logits of a head that it does not have.
+    """
+    has_kl = spec.algorithm.loss.kl.coef > 0.0
+    alone: dict[str, Prediction] = {}
     bases: set[tuple[str, str]] = set()
     shared = 0.0
-    for policy in spec.policies.values():
+    for name, policy in (spec.policies | critic_networks(spec)).items():
+        is_critic = name not in spec.policies
+        has_reference = has_kl and not is_critic
         shape, tower = decoder_shape(policy.model), vision_tower(policy.model)
         if shape is None:
             return None
@@ -271,7 +286,7 @@ def _parts(
                 has_reference=has_reference,
                 ranks=ranks,
                 is_offloaded=spec.trainer.offload and ranks > 1,
-                sums_exactly=spec.batch.sums_exactly(policy) and ranks == 1,
+                sums_exactly=not is_critic and spec.batch.sums_exactly(policy) and ranks == 1,
                 tower=tower_memory(
                     tower,
                     policy,
@@ -290,7 +305,7 @@ def _parts(
                 return None
             most = beside_teacher(most, taught_by, policy.dtype, tokens=tokens, ranks=ranks)
             frozen.append(policy.teacher)
-        alone.append(most)
+        alone[name] = most
         for model in frozen:
             if (model, policy.dtype) in bases and ranks == 1:
                 shared += _weights(model) * (2 if policy.dtype == "bfloat16" else 4)

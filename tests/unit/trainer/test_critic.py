@@ -11,6 +11,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from trainer_data import job_spec, make_group
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.trainer_size.allocation_counter import AllocationCounter
+from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
 from troupe.spec.algorithm import CriticSpec
@@ -19,6 +21,8 @@ from troupe.spec.policy import PolicySpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.critic import Critic, explained_variance
+from troupe_trainer.learn.critics import Critics
+from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.model.learner_state import IncompatibleWeightsError
 from troupe_trainer.model.model import PolicyModel
@@ -289,3 +293,43 @@ async def test_head_when_it_learns_then_the_policy_moves_by_the_actors_loss_alon
         finally:
             team.close()
     assert same(*moved)
+
+
+def test_critic_when_activations_are_computed_again_then_keeps_fewer_and_learns_the_same(
+    tiny_model: Path,
+) -> None:
+    seen: list[tuple[int, dict[str, float]]] = []
+    prompt = tuple(range(3, 27)) * 4
+    for again in (False, True):
+        spec = actor_critic(tiny_model, epochs=1)
+        layout = {"tokens_per_row": 512, "checkpoint_activations": again}
+        spec = spec.model_copy(update={"batch": spec.batch.model_copy(update=layout)})
+        learner = Learner("shared", spec, load_algorithm(spec.algorithm), device="cpu")
+        torch.manual_seed(0)
+        critics = Critics(spec, "own", {"shared": learner}, device="cpu")
+        given = [Lesson((number, *prompt), 1.0, 0.0) for number in range(8)]
+        with AllocationCounter(torch.Tensor) as counter:
+            learned = critics.learn({"shared": given})
+        seen.append((counter.peak, learned["shared"]))
+    (kept, metrics), (fewer, same_metrics) = seen
+    assert metrics == same_metrics
+    assert fewer < 0.8 * kept
+
+
+async def test_critics_when_the_policies_are_trained_whole_then_adapters_share_one_base(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    body = actor_critic(tiny_model).model_dump()
+    body["policies"]["shared"]["train"] = {"kind": "full"}
+    body["policies"]["other"] = body["policies"]["shared"]
+    body["agents"]["planner"]["policy"] = "other"
+    team = await Learners.load(JobSpec.model_validate(body), tmp_path, device="cpu", threads=1)
+    assert team._critics is not None
+    bases = {
+        parameter.data_ptr()
+        for critic in team._critics._critics.values()
+        for name, parameter in critic._network.module.named_parameters()
+        if name.endswith("embed_tokens.weight")
+    }
+    team.close()
+    assert len(bases) == 1

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec.algorithm import CriticSpec
+from troupe.spec.critics import TEAM, critic_name, critic_network
 from troupe.spec.job import JobSpec
-from troupe.spec.policy import PolicySpec
 from troupe.spec.vision import critic_refusal
 from troupe_trainer.learn.critic import Critic, Prompt
 from troupe_trainer.learn.learner import Learner
@@ -21,9 +21,6 @@ from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.relocation import Move
 from troupe_trainer.samples import Lesson
-
-TEAM = "team"
-"""Name of a centralised critic."""
 
 
 class Critics:
@@ -44,6 +41,7 @@ class Critics:
         trained = [policy for policy in sorted(learners) if spec.trains(policy)]
         tokens = spec.batch.budget
         self._critics: dict[str, Critic] = {}
+        loaded = [learner.model for learner in learners.values()]
         for name, learner in learners.items():
             if learner.model.vision is not None:
                 raise InvalidArgumentError(critic_refusal(name), pointer="/algorithm/critic")
@@ -51,16 +49,17 @@ class Critics:
             if self._spec.kind == "head":
                 network = learners[name].model
             else:
-                network_spec = self._network_spec(
-                    spec.policies[trained[0] if self._is_joint else name]
-                )
+                policy = spec.policies[trained[0] if self._is_joint else name]
+                network_spec = critic_network(self._spec, policy)
                 network = PolicyModel(
-                    f"critic.{name}",
+                    critic_name(name),
                     network_spec,
                     seed=spec.seed,
                     device=device,
-                    shares=[learner.model for learner in learners.values()],
+                    checkpoint_activations=bool(spec.batch.checkpoint_activations),
+                    shares=loaded,
                 )
+                loaded.append(network)
                 if self._is_joint:
                     self._tokenizer = _tokenizer(network_spec.model)
             self._critics[name] = Critic(name, self._spec, network, tokens_per_pass=tokens)
@@ -102,16 +101,12 @@ class Critics:
 
     def states(self) -> dict[str, LearnerState]:
         """States to checkpoint, under names that no policy has."""
-        return {f"critic.{name}": critic.state() for name, critic in self._critics.items()}
+        return {critic_name(name): critic.state() for name, critic in self._critics.items()}
 
     def restore(self, states: Mapping[str, LearnerState]) -> None:
         """Continue from ``states``; raises IncompatibleWeightsError where they do not fit."""
         for name, critic in self._critics.items():
-            critic.restore(state_of(states, f"critic.{name}"))
-
-    def _network_spec(self, policy: PolicySpec) -> PolicySpec:
-        model = self._spec.model or policy.model
-        return PolicySpec(model=model, train=self._spec.train, dtype=policy.dtype)
+            critic.restore(state_of(states, critic_name(name)))
 
     def _joint_prompt(self, candidate: pb.Candidate, group: pb.Group) -> Prompt:
         if not candidate.joint_observation:
