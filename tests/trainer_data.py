@@ -26,12 +26,12 @@ FULL: Mapping[str, Any] = {"kind": "full"}
 LORA: Mapping[str, Any] = {"kind": "lora", "rank": 4, "alpha": 8}
 
 
-def save_tiny_model(folder: Path, *, num_layers: int = 2) -> Path:
+def save_tiny_model(folder: Path, *, num_layers: int = 2, vocabulary: int = VOCABULARY) -> Path:
     """A random Qwen3 of a few thousand parameters with tied embeddings and grouped queries."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     config = Qwen3Config(
-        **{**TINY_SIZES, "num_hidden_layers": num_layers},
+        **{**TINY_SIZES, "num_hidden_layers": num_layers, "vocab_size": vocabulary},
         head_dim=8,
         max_position_embeddings=512,
         initializer_range=0.3,

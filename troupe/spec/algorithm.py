@@ -164,7 +164,8 @@ class CriticSpec(SpecModel):
     """model: a separate network; head: a linear head on the policy's features, which it reads
     and does not train."""
     model: str | None = None
-    """Local folder or hub id of the critic's network; the policy's model when left out."""
+    """Local folder or hub id of the critic's network; the policy's model when left out. Under
+    `ippo` its tokenizer has the vocabulary of each policy's; under `mappo` it reads text."""
     train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
     """Which weights of the critic's network are trained, besides its head."""
     learning_rate: float = Field(default=1e-3, gt=0.0, le=1.0)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from trainer_data import job_spec, make_group
+from trainer_data import job_spec, make_group, save_tiny_model
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.trainer_size.allocation_counter import AllocationCounter
 from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.errors import JobFailedError
+from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec.algorithm import CriticSpec
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import PolicySpec
@@ -180,7 +180,7 @@ def turns_group(seed: int, agent: str, step: int = 0) -> pb.Group:
     return group
 
 
-def actor_critic(model: Path, **critic: Any) -> JobSpec:
+def actor_critic(model: Path, /, **critic: Any) -> JobSpec:
     trained = {} if critic.get("kind") == "head" else {"train": {"kind": "lora", "rank": 4}}
     settings = {**trained, **critic}
     return job_spec(model, algorithm={"kind": "ippo", "group_size": 2, "critic": settings})
@@ -333,3 +333,38 @@ async def test_critics_when_the_policies_are_trained_whole_then_adapters_share_o
     }
     team.close()
     assert len(bases) == 1
+
+
+@pytest.mark.parametrize("fault", ["another word", "no tokenizer", "too small"])
+async def test_critic_when_it_cannot_read_the_policys_tokens_then_is_refused_by_name(
+    reading_model: Path, tiny_model: Path, tmp_path: Path, fault: str
+) -> None:
+    folder = shutil.copytree(reading_model, tmp_path / "other")
+    if fault == "another word":
+        file = folder / "tokenizer.json"
+        file.write_text(file.read_text().replace('"q"', '"Q"'))
+        message = "2 tokens differ, the first is 'Q'"
+    elif fault == "no tokenizer":
+        shutil.copytree(tiny_model, folder := tmp_path / "mute")
+        message = "'.*mute' of policy 'shared' has another vocabulary"
+    else:
+        save_tiny_model(folder, vocabulary=20)
+        message = "embeddings of 20 tokens, and its tokenizer numbers of 28"
+    spec = actor_critic(reading_model, model=str(folder))
+    with pytest.raises(InvalidArgumentError, match=message) as refusal:
+        await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    assert refusal.value.pointer == "/algorithm/critic/model"
+
+
+async def test_critic_when_it_is_another_model_of_the_same_tokens_then_learns(
+    reading_model: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(reading_model, tmp_path / "larger")
+    save_tiny_model(folder, num_layers=3)
+    spec = actor_critic(reading_model, model=str(folder))
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        learned = await team.learn(batch(0))
+    finally:
+        team.close()
+    assert "value_loss" in learned.outcomes["shared"].metrics

@@ -17,10 +17,13 @@ from troupe.spec.job import JobSpec
 from troupe.spec.vision import critic_refusal
 from troupe_trainer.learn.critic import Critic, Prompt
 from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.vocabulary import check_same_tokens
 from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.relocation import Move
 from troupe_trainer.samples import Lesson
+
+_POINTER = "/algorithm/critic/model"
 
 
 class Critics:
@@ -51,6 +54,7 @@ class Critics:
             else:
                 policy = spec.policies[trained[0] if self._is_joint else name]
                 network_spec = critic_network(self._spec, policy)
+                ids = {} if self._is_joint else _shared_ids(policy.model, name, network_spec.model)
                 network = PolicyModel(
                     critic_name(name),
                     network_spec,
@@ -59,6 +63,7 @@ class Critics:
                     checkpoint_activations=bool(spec.batch.checkpoint_activations),
                     shares=loaded,
                 )
+                _check_size(network, name, ids)
                 loaded.append(network)
                 if self._is_joint:
                     self._tokenizer = _tokenizer(network_spec.model)
@@ -118,6 +123,23 @@ class Critics:
         return tuple(ids[-self._spec.max_tokens :])
 
 
+def _shared_ids(model: str, policy: str, critic: str) -> Mapping[str, int]:
+    """The vocabulary that policy and critic share; empty, without a look, for one model."""
+    if critic == model:
+        return {}
+    return check_same_tokens(model, policy, critic, role="critic", pointer=_POINTER)
+
+
+def _check_size(network: PolicyModel, policy: str, ids: Mapping[str, int]) -> None:
+    needed = max(ids.values(), default=-1) + 1
+    if network.vocabulary_size < needed:
+        raise InvalidArgumentError(
+            f"The critic of policy '{policy}' has embeddings of {network.vocabulary_size} tokens, "
+            f"and its tokenizer numbers of {needed}. Take a critic with at least as many.",
+            pointer=_POINTER,
+        )
+
+
 def _tokenizer(model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model)
@@ -125,5 +147,5 @@ def _tokenizer(model: str) -> Any:
         raise InvalidArgumentError(
             f"The tokenizer of the critic's model '{model}' can't be loaded: {error}. Give a model "
             "folder that has one.",
-            pointer="/algorithm/critic/model",
+            pointer=_POINTER,
         ) from error

@@ -5,16 +5,16 @@ probabilities of the policy's tokens after the policy's own prompts; it never sa
 prompt or learns.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig
 
 from troupe.algorithms.algorithm import Algorithm
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.spec.vision import teacher_refusal
+from troupe_trainer.learn.vocabulary import check_same_tokens
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.vision import vision_model
@@ -90,9 +90,7 @@ def _check_tokens(policy: str, spec: PolicySpec) -> None:
     """Raise InvalidArgumentError unless teacher and policy read text in the same tokens."""
     assert spec.teacher is not None, "checked when the job was made"
     pointer = f"/policies/{policy}/teacher"
-    own, other = (_vocabulary(model, policy, pointer) for model in (spec.model, spec.teacher))
-    if own != other:
-        raise InvalidArgumentError(_difference(policy, spec, own, other), pointer=pointer)
+    check_same_tokens(spec.model, policy, spec.teacher, role="teacher", pointer=pointer)
     for model in (spec.model, spec.teacher):
         if vision_model(model) is not None:
             raise InvalidArgumentError(teacher_refusal(model), pointer=pointer)
@@ -110,34 +108,3 @@ def _check_output(policy: str, spec: PolicySpec) -> None:
             f"of {own}. Take a teacher with at least as many.",
             pointer=f"/policies/{policy}/teacher",
         )
-
-
-def _vocabulary(model: str, policy: str, pointer: str) -> Mapping[str, int]:
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(model)
-        return tokenizer.get_vocab()
-    except (OSError, ValueError, KeyError) as error:
-        raise InvalidArgumentError(
-            f"The tokenizer of '{model}' can't be loaded: {error}. Policy '{policy}' and its "
-            "teacher need one each, to compare them; give model folders that have one.",
-            pointer=pointer,
-        ) from error
-
-
-def _difference(
-    policy: str, spec: PolicySpec, own: Mapping[str, int], other: Mapping[str, int]
-) -> str:
-    differ = sorted(
-        token for token in own.keys() | other.keys() if own.get(token) != other.get(token)
-    )
-    first = differ[0]
-    return (
-        f"The teacher '{spec.teacher}' of policy '{policy}' has another vocabulary than "
-        f"'{spec.model}': {len(differ)} tokens differ, the first is {first!r} "
-        f"({_number(own, first)} in the policy's, {_number(other, first)} in the teacher's). Take "
-        "a teacher of the same family, whose tokenizer is the same."
-    )
-
-
-def _number(vocabulary: Mapping[str, int], token: str) -> str:
-    return f"number {vocabulary[token]}" if token in vocabulary else "not there"
