@@ -35,6 +35,8 @@ USABLE = 0.9
 _HEAD_CHUNK_LOGITS = 1 << 29
 _HEAD_CHUNK_TOKENS = (2048, 8192)
 _MASK_CELLS_A_TOKEN = 640
+_SCORED = 64
+"""Tokens by which a push is proved, at most: those of an image are among them."""
 
 
 _MORE: Mapping[str, ModelShape] = {
@@ -267,37 +269,26 @@ def _parts(
 
     A critic counts as a policy of its network, with the logits of a head that it does not have.
     """
-    has_kl = spec.algorithm.loss.kl.coef > 0.0
     alone: dict[str, Prediction] = {}
     bases: set[tuple[str, str]] = set()
     shared = 0.0
     for name, policy in (spec.policies | critic_networks(spec)).items():
         is_critic = name not in spec.policies
-        has_reference = has_kl and not is_critic
-        shape, tower = decoder_shape(policy.model), vision_tower(policy.model)
+        shape = decoder_shape(policy.model)
         if shape is None:
             return None
-        layouts = [
-            predict(
-                shape,
+        if is_critic or spec.trains(name):
+            most = _step(
+                spec,
                 policy,
-                tokens=tokens - patches,
+                shape,
+                tokens,
+                ranks,
                 checkpoint_activations=checkpoint_activations,
-                has_reference=has_reference,
-                ranks=ranks,
-                is_offloaded=spec.trainer.offload and ranks > 1,
-                sums_exactly=not is_critic and spec.batch.sums_exactly(policy) and ranks == 1,
-                tower=tower_memory(
-                    tower,
-                    policy,
-                    patches=patches,
-                    checkpoint_activations=checkpoint_activations,
-                    has_reference=has_reference,
-                ),
+                is_critic=is_critic,
             )
-            for patches in _patches(tokens, policy, tower)
-        ]
-        most = max(layouts, key=lambda prediction: prediction.peak)
+        else:
+            most = _untrained(spec, policy, shape, ranks)
         frozen = [policy.model] if isinstance(policy.train, LoraSpec) else []
         if policy.teacher is not None and policy.teacher_replicas is None:
             taught_by = decoder_shape(policy.teacher)
@@ -311,6 +302,54 @@ def _parts(
                 shared += _weights(model) * (2 if policy.dtype == "bfloat16" else 4)
             bases.add((model, policy.dtype))
     return alone, shared
+
+
+def _step(
+    spec: JobSpec,
+    policy: PolicySpec,
+    shape: ModelShape,
+    tokens: int,
+    ranks: int,
+    *,
+    checkpoint_activations: bool,
+    is_critic: bool,
+) -> Prediction:
+    """The step of a policy or critic that learns, without a teacher."""
+    has_reference = spec.algorithm.loss.kl.coef > 0.0 and not is_critic
+    tower = vision_tower(policy.model)
+    layouts = [
+        predict(
+            shape,
+            policy,
+            tokens=tokens - patches,
+            checkpoint_activations=checkpoint_activations,
+            has_reference=has_reference,
+            ranks=ranks,
+            is_offloaded=spec.trainer.offload and ranks > 1,
+            sums_exactly=not is_critic and spec.batch.sums_exactly(policy) and ranks == 1,
+            tower=tower_memory(
+                tower,
+                policy,
+                patches=patches,
+                checkpoint_activations=checkpoint_activations,
+                has_reference=has_reference,
+            ),
+        )
+        for patches in _patches(tokens, policy, tower)
+    ]
+    return max(layouts, key=lambda prediction: prediction.peak)
+
+
+def _untrained(spec: JobSpec, policy: PolicySpec, shape: ModelShape, ranks: int) -> Prediction:
+    """A policy that never learns: its weights, and a pass over a few tokens at each push."""
+    is_lora = isinstance(policy.train, LoraSpec)
+    dtype = policy.dtype if is_lora else "float32"  # full weights are a master copy
+    scored = beside_teacher(Prediction(0, 0, 0, 0, 0), shape, dtype, tokens=_SCORED, ranks=ranks)
+    held = (_weights(policy.model) - shape.num_parameters()) * (2.0 if dtype == "bfloat16" else 4.0)
+    if isinstance(policy.train, LoraSpec):
+        held += shape.lora_bytes(policy.train.rank, "float32")
+    held = 0.0 if spec.trainer.offload and ranks > 1 else scored.held + held / ranks
+    return replace(scored, held=held, peak=held + scored.peak - scored.held)
 
 
 def _weights(model: str) -> int:

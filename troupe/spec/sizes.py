@@ -99,17 +99,20 @@ def rank_host_bytes(spec: JobSpec, ranks: int) -> float | None:
     """
     parts: list[float] = []
     has_reference = spec.algorithm.loss.kl.coef > 0.0
-    for policy in spec.policies.values():
+    for name, policy in spec.policies.items():
         shape = decoder_shape(policy.model)
         if shape is None:
             return None
         number = 2 if policy.dtype == "bfloat16" else 4
+        state = 3.0 if spec.trains(name) else 1.0  # with or without Adam's moments
         if isinstance(policy.train, LoraSpec):
             base = shape.num_parameters() * number / ranks if spec.trainer.offload else 0.0
-            parts.append(3.0 * shape.lora_bytes(policy.train.rank, "float32") + base)
+            parts.append(state * shape.lora_bytes(policy.train.rank, "float32") + base)
         else:
-            offloaded = 16 + (number if has_reference else 0)
-            a_weight = 12 + (offloaded if spec.trainer.offload else 0)
+            offloaded = 4.0
+            if spec.trains(name):
+                offloaded = 16.0 + (number if has_reference else 0)
+            a_weight = 4 * state + (offloaded if spec.trainer.offload else 0)
             parts.append(shape.num_parameters() * a_weight / ranks)
     return PROCESS_BYTES + (max(parts) if spec.trainer.per_policy else sum(parts))
 

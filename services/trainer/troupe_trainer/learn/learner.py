@@ -94,7 +94,7 @@ class Learner:
         self._algorithm = algorithm
         self._demonstrations = demonstrations
         self._loss = spec.algorithm.loss
-        if algorithm.needs.reference or algorithm.needs.log_ratios:
+        if spec.trains(policy) and (algorithm.needs.reference or algorithm.needs.log_ratios):
             self.model.keep_reference()
         if teacher is not None:
             self.model.keep_teacher(teacher)
