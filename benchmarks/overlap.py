@@ -274,8 +274,13 @@ async def measure(
                 spec_of(cell, model, overlap), model, device="cpu", threads=1
             )
             learner = learners.by_policy["p"]
-            coefficients = learner._passes.coefficients  # pyright: ignore[reportPrivateUsage]
-            slow = SleepingPasses(learner.model, learner._algorithm, coefficients)  # pyright: ignore[reportPrivateUsage]
+            passes = learner._passes  # pyright: ignore[reportPrivateUsage]
+            slow = SleepingPasses(
+                learner.model,
+                learner._algorithm,  # pyright: ignore[reportPrivateUsage]
+                passes.coefficients,
+                passes.memory,
+            )
             learner._passes = slow  # pyright: ignore[reportPrivateUsage]
             arms[overlap] = Arm(learners, redis, JOB)
         for number in range(steps):

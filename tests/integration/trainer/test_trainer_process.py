@@ -40,6 +40,14 @@ async def surroundings(grpc_servers: Serve, tiny_model: Path) -> tuple[str, Rout
     return address, server
 
 
+LARGE = """
+import torch
+from troupe.algorithms.at_grpo import AtGrpo
+
+class Large(AtGrpo):
+    def loss(self, inputs):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+"""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
@@ -103,6 +111,28 @@ async def test_process_when_the_model_is_missing_then_fails_the_job_and_exits_wi
     assert failure is not None
     assert "nowhere" in failure
     assert "policy 'shared'" in failure
+
+
+async def test_process_when_its_device_runs_out_of_memory_again_then_fails_the_job(
+    redis: Redis,
+    redis_url: str,
+    surroundings: tuple[str, RouterServer],
+    tmp_path: Path,
+    tiny_model: Path,
+) -> None:
+    (tmp_path / "large.py").write_text(LARGE)
+    address, server = surroundings
+    algorithm = {"kind": f"{tmp_path / 'large.py'}:Large", "group_size": 4}
+    spec = job_spec(tiny_model, algorithm=algorithm)
+    server.assignment = _assigned(spec, tmp_path)
+    conductor = asyncio.ensure_future(conduct(redis, spec))
+    process = await _start(redis_url, address)
+    assert await asyncio.wait_for(process.wait(), 60) == 3
+    await end(conductor)
+    failure = await StepLedger(redis, JOB).failure()
+    assert failure is not None
+    assert "Policy 'shared' ran out of memory on cpu in a pass over" in failure
+    assert "batch.tokens_per_row" in failure
 
 
 async def test_process_when_asked_to_end_then_exits_with_0(

@@ -123,6 +123,30 @@ def test_step_when_demonstrations_are_shown_then_adds_their_weighted_mean_to_the
         assert torch.allclose(added, 0.5 * gradient.double(), atol=2e-5), name
 
 
+@pytest.mark.parametrize("train", [FULL, LORA], ids=["full", "lora"])
+def test_step_when_memory_is_short_in_a_demonstration_then_groups_count_once(
+    train: Mapping[str, Any], tiny_model: Path
+) -> None:
+    spec = imitating_spec(tiny_model, train)
+    plain, short = _learner(spec, _shown(spec)), _learner(spec, _shown(spec))
+    passes: list[int] = []
+
+    def last_pass(_: Any) -> None:
+        passes.append(len(passes))
+        if len(passes) == num_passes:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    parameter = next(iter(plain.model.trainable().values()))
+    parameter.register_hook(passes.append)
+    wanted = plain.step(_credited(spec), 0).metrics
+    num_passes = len(passes)
+    passes.clear()
+    next(iter(short.model.trainable().values())).register_hook(last_pass)
+    assert short.step(_credited(spec), 0).metrics == wanted
+    assert len(passes) == 2 * num_passes
+    assert all(torch.equal(t, short.state().tensors[n]) for n, t in plain.state().tensors.items())
+
+
 def test_step_when_every_group_is_flat_then_demonstrations_alone_teach(tiny_model: Path) -> None:
     spec = imitating_spec(tiny_model, weight=1.0)
     learner = _learner(spec, _shown(spec, [_prompt([1, 2, 3], [4, 5])]))

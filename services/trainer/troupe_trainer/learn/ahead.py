@@ -34,6 +34,11 @@ class Ahead:
         return len(self._windows)
 
     @property
+    def groups(self) -> dict[int, Sequence[CreditedGroup]]:
+        """Of each window that is computed."""
+        return {number: window.groups for number, window in self._windows.items()}
+
+    @property
     def end(self) -> int:
         """One more than the last window that is computed."""
         return max(self._windows, default=-1) + 1

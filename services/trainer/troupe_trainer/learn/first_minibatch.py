@@ -5,7 +5,7 @@ weights that it moves. Never runs over several ranks, and never steps an optimiz
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from troupe_trainer.learn.ahead import Ahead
 from troupe_trainer.learn.gradient_sums import GradientSum, Pass
@@ -19,11 +19,12 @@ Windows = Mapping[int, Sequence[CreditedGroup]]
 
 
 class FirstMinibatch:
-    """That of one step, as ``layout`` lays it out; its gradient goes to ``gradients``."""
+    """That of one step, as ``layout`` lays it out; its gradient goes to one of ``gradients``."""
 
-    def __init__(self, layout: Layout, gradients: GradientSum) -> None:
+    def __init__(self, layout: Layout, gradients: Callable[[], GradientSum]) -> None:
         self._layout = layout
-        self._ahead = Ahead(gradients)
+        self._gradients = gradients
+        self._ahead = Ahead(gradients())
         self._rest: dict[int, tuple[Sequence[CreditedGroup], Batches]] = {}
 
     @property
@@ -55,6 +56,12 @@ class FirstMinibatch:
             if number not in self._ahead
         }
         return [blocks for _, batches in self._rest.values() for blocks in batches]
+
+    def restart(self) -> None:
+        """Let ``finish`` compute all windows anew; the parameters' gradient was given up."""
+        for number, groups in self._ahead.groups.items():
+            self._rest[number] = (groups, self._layout.microbatches(groups))
+        self._ahead = Ahead(self._gradients())
 
     def finish(self, compute: Pass) -> Minibatch:
         """Compute the rest, and leave the sum of all windows in the parameters' gradient."""

@@ -21,6 +21,7 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
 from troupe_trainer.learn.candidate_sums import by_candidate, sums_of
 from troupe_trainer.learn.demonstrations import Demonstrations
+from troupe_trainer.learn.device_memory import DeviceMemory
 from troupe_trainer.learn.first_minibatch import FirstMinibatch
 from troupe_trainer.learn.gradient_sums import Exact, InTurn
 from troupe_trainer.learn.layout import Layout
@@ -31,6 +32,7 @@ from troupe_trainer.learn.outcome import (
     LearnOutcome,
     Minibatch,
     NonFiniteError,
+    blame,
     parity,
     step_metrics,
 )
@@ -50,9 +52,6 @@ from troupe_trainer.model.relocation import Move, relocate
 from troupe_trainer.model.shares import Dealt, Share
 from troupe_trainer.model.stored import begin_part
 from troupe_trainer.samples import CreditedGroup, PromptSamples
-
-_NAMED_GROUPS = 8
-"""An error names so many groups; the file has all."""
 
 
 class Learner:
@@ -109,9 +108,10 @@ class Learner:
             sums_exactly=self._sums_exactly,
             trained_vision=self.model.vision if policy_spec.train.vision else None,
         )
-        self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss))
+        self._memory = DeviceMemory(policy, spec, self.model.device, ranks)
+        self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss), self._memory)
         self._parameters = self.model.trainable()
-        self._optimizer = PolicyOptimizer(policy, spec, list(self._parameters.values()))
+        self._optimizer = PolicyOptimizer(policy, spec, self._parameters.values(), self._memory)
         self._held_bytes = held_bytes
         self._first = self._nothing_ahead()
 
@@ -140,7 +140,9 @@ class Learner:
         if not self._first.is_begun:
             reset_peak(self.model.device)
         mine = self._layout.minibatches(groups, self._optimizer.next_step)[0]
-        self._first.take(window, mine, self._compute)
+        self._memory.repeat(
+            lambda: self._first.take(window, mine, self._compute), self.discard_ahead
+        )
 
     def relocate(self, move: Move) -> None:
         """Move everything that is kept between steps; see `model.relocation`."""
@@ -173,8 +175,8 @@ class Learner:
             self.discard_ahead()
             at_fault = self._offenders(parts[error.minibatch])
             raise NonFiniteError(
-                f"{error.message} {self._blame(at_fault)} Look at them, then lower the learning "
-                "rate or use float32.",
+                f"{error.message} {blame(at_fault, self._has_finite_weights())} Look at them, then "
+                "lower the learning rate or use float32.",
                 at_fault,
             ) from error
         self._first = self._nothing_ahead()
@@ -182,10 +184,8 @@ class Learner:
 
     def _nothing_ahead(self) -> FirstMinibatch:
         parameters = list(self._parameters.values())
-        gradients = (
-            Exact(parameters) if self._sums_exactly else InTurn(parameters, self._held_bytes)
-        )
-        return FirstMinibatch(self._layout, gradients)
+        exact, in_turn = partial(Exact, parameters), partial(InTurn, parameters, self._held_bytes)
+        return FirstMinibatch(self._layout, exact if self._sums_exactly else in_turn)
 
     def _compute(self, blocks: Sequence[Block]) -> Minibatch:
         batch = microbatch(blocks)
@@ -355,20 +355,28 @@ class Learner:
     ) -> Minibatch:
         """Accumulate the gradient of all groups and demonstrations, then step once."""
         is_in_windows = number == 0 and self.ranks.size == 1
-        outcome = self._in_windows(share) if is_in_windows else self._gradient(share, fixed)
-        if shown[0].denominator:
-            outcome.imitated = self._passes.imitate(*shown)
+
+        def summed() -> Minibatch:
+            if is_in_windows:
+                outcome = divided(self._first.finish(self._compute), share, self._optimizer.learnt)
+            else:
+                outcome = self._gradient(share, fixed)
+            if shown[0].denominator:
+                outcome.imitated = self._passes.imitate(*shown)
+            return outcome
+
+        def undo() -> None:
+            self._optimizer.zero_grad(set_to_none=True)
+            if is_in_windows:
+                self._first.restart()
+
+        outcome = self._memory.repeat(summed, undo)
         reached("trainer.learning", self._optimizer.next_step)
         self._optimizer.advance(share.num_groups or shown[0].denominator)
         if outcome.is_update:
             self._optimizer.update(outcome, number)
             self.model.revision += 1
         return outcome
-
-    def _in_windows(self, share: Share) -> Minibatch:
-        """Add up the gradients of the first minibatch's windows, and divide once."""
-        outcome = self._first.finish(self._compute)
-        return divided(outcome, share, self._parameters.values())
 
     def _gradient(self, share: Share, fixed: Sequence[Fixed] | None) -> Minibatch:
         """Add up the micro-batches' gradients, and divide once."""
@@ -390,11 +398,3 @@ class Learner:
     @together
     def _has_finite_weights(self) -> bool:
         return all(bool(whole(p.detach().isfinite().all())) for p in self._parameters.values())
-
-    def _blame(self, groups: Sequence[CreditedGroup]) -> str:
-        if not self._has_finite_weights():
-            return "The weights themselves hold numbers that are not finite."
-        names = [group.record.group_id for group in groups]
-        shown = ", ".join(names[:_NAMED_GROUPS])
-        more = f" and {len(names) - _NAMED_GROUPS} more" if len(names) > _NAMED_GROUPS else ""
-        return f"Groups at fault: {shown}{more}."

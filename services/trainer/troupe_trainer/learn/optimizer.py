@@ -4,12 +4,13 @@ Owns the number of the optimizer step, and the refusal of a gradient that is not
 a group, and never computes a gradient.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.device_memory import DeviceMemory
 from troupe_trainer.learn.outcome import Minibatch, NonFiniteError
 from troupe_trainer.learn.schedule import learning_rate
 from troupe_trainer.model.ranks.group import whole
@@ -18,17 +19,25 @@ from troupe_trainer.model.ranks.group import whole
 class PolicyOptimizer(torch.optim.AdamW):
     """AdamW over the trained ``parameters`` of ``policy``."""
 
-    def __init__(self, policy: str, spec: JobSpec, parameters: Sequence[nn.Parameter]) -> None:
+    def __init__(
+        self,
+        policy: str,
+        spec: JobSpec,
+        parameters: Iterable[nn.Parameter],
+        memory: DeviceMemory,
+    ) -> None:
         self._policy = policy
+        self._memory = memory
         self._config = spec.policies[policy].optimizer
-        self._parameters = parameters
+        self.learnt = list(parameters)
+        """The parameters that it moves."""
         turns = sum(spec.learns(policy, step) for step in range(spec.steps))
         self._num_steps = turns * spec.algorithm.minibatches * spec.algorithm.epochs
         self.next_step = 0
         """The number of the next optimizer step. Only steps that learn from something count: a
         policy whose turn it is not keeps its warm-up."""
         super().__init__(
-            parameters,
+            self.learnt,
             lr=self._config.learning_rate,
             betas=(self._config.beta1, self._config.beta2),
             weight_decay=self._config.weight_decay,
@@ -50,7 +59,7 @@ class PolicyOptimizer(torch.optim.AdamW):
         """Clip the gradient and move the weights; ``number`` is the minibatch's in its step.
 
         Raises:
-            NonFiniteError: before any weight changes.
+            NonFiniteError, JobFailedError: before any weight changes.
         """
         outcome.grad_norm = self.clip(self._config.max_grad_norm)
         if not outcome.is_finite():
@@ -61,12 +70,19 @@ class PolicyOptimizer(torch.optim.AdamW):
                 f"{self.next_step}; no weight was changed.",
                 minibatch=number,
             )
-        self.step()
+        self._memory.doing = "the optimizer's step"
+        self._memory.repeat(self.step, self._drop_half_made)
         self.zero_grad(set_to_none=True)
 
     def clip(self, limit: float) -> float:
         """Clip the gradient to ``limit``; returns its L2 norm before."""
-        return float(whole(torch.nn.utils.clip_grad_norm_(self._parameters, limit)))
+        return float(whole(torch.nn.utils.clip_grad_norm_(self.learnt, limit)))
+
+    def _drop_half_made(self) -> None:
+        """Remove moments that memory ran out for: AdamW makes all before it moves a weight."""
+        for parameter, moments in list(self.state.items()):
+            if "exp_avg_sq" not in moments:
+                del self.state[parameter]
 
     def _rate(self, step: int) -> float:
         return learning_rate(self._config, max(0, step), self._num_steps)

@@ -19,6 +19,8 @@ from troupe_trainer.samples import CreditedGroup
 CORRECTED = 1e-3
 """A token counts as corrected when its importance weight is further from 1 than this."""
 
+_NAMED_GROUPS = 8
+"""An error names so many groups; the file has all."""
 
 FLOPS = "_flops"
 """Floating point operations among a minibatch's sums."""
@@ -48,6 +50,16 @@ class NonFiniteError(JobFailedError):
         super().__init__(message)
         self.groups = groups
         self.minibatch = minibatch
+
+
+def blame(groups: Sequence[CreditedGroup], has_finite_weights: bool) -> str:
+    """The sentence that names the groups at fault, or says that the weights are."""
+    if not has_finite_weights:
+        return "The weights themselves hold numbers that are not finite."
+    names = [group.record.group_id for group in groups]
+    shown = ", ".join(names[:_NAMED_GROUPS])
+    more = f" and {len(names) - _NAMED_GROUPS} more" if len(names) > _NAMED_GROUPS else ""
+    return f"Groups at fault: {shown}{more}."
 
 
 @dataclass(frozen=True, slots=True)

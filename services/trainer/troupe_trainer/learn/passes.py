@@ -5,7 +5,8 @@ Owns the call of the algorithm's loss. Never steps an optimizer and never scales
 
 import math
 from collections import defaultdict
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -18,25 +19,44 @@ from troupe.algorithms.losses.imitation import imitation_loss
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.step_report.catalogue import loss_metric_name
 from troupe_trainer.learn.called_loss import loss_of
+from troupe_trainer.learn.device_memory import DeviceMemory
 from troupe_trainer.learn.outcome import FLOPS, Fixed, Imitated, Minibatch, correction
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch
 from troupe_trainer.model.shares import Share
+
+_T = TypeVar("_T")
 
 
 class Passes:
     """The passes of ``model`` under ``algorithm``."""
 
     def __init__(
-        self, model: PolicyModel, algorithm: Algorithm, coefficients: Coefficients
+        self,
+        model: PolicyModel,
+        algorithm: Algorithm,
+        coefficients: Coefficients,
+        memory: DeviceMemory,
     ) -> None:
         self._model = model
+        self.memory = memory
         self._algorithm = algorithm
         self.coefficients = coefficients
         """Of the present step."""
 
     def fixed(self, batch: Microbatch) -> Fixed:
         """Log probabilities that are needed from before the step's first update."""
+        return self._repeated(batch, self._fixed)
+
+    def _repeated(self, batch: Microbatch, work: Callable[[Microbatch], _T]) -> _T:
+        """``work`` without a gradient: nothing has to be undone before it is repeated."""
+        self._note(batch)
+        return self.memory.repeat(lambda: work(batch))
+
+    def _note(self, batch: Microbatch) -> None:
+        self.memory.doing = f"a pass over {len(batch.tokens_M)} tokens"
+
+    def _fixed(self, batch: Microbatch) -> Fixed:
         needs = self._algorithm.needs
         return Fixed(
             old_N=self.old_logprobs(batch) if needs.old else None,
@@ -60,16 +80,18 @@ class Passes:
         """KL(rollout || reference) of each trained token by the estimator ``kl``; with None, the
         log ratio of the present weights to the reference. On the CPU.
         """
-        reference_N = self._model.reference_logprobs(batch)
+        reference_N = self._repeated(batch, self._model.reference_logprobs)
         if kl is None:
-            return (self.old_logprobs(batch) - reference_N).cpu()
+            return (self._repeated(batch, self.old_logprobs) - reference_N).cpu()
         return kl_estimate(torch.from_numpy(batch.rollout_logprobs_N), reference_N.cpu(), kl)
 
     def drift(self, batch: Microbatch, fixed: Fixed, counts: bool) -> Minibatch:
         """How far the present weights are from the rollout's probabilities; no gradient."""
         # A rank whose micro-batches do not count has the same names: their sums are added up.
         outcome = Minibatch(sums=defaultdict(float, kl_rollout=0.0))
-        trainer_N = self.old_logprobs(batch) if fixed.old_N is None else fixed.old_N
+        trainer_N = fixed.old_N
+        if trainer_N is None:
+            trainer_N = self._repeated(batch, self.old_logprobs)
         if counts:
             outcome.add_drift(trainer_N, torch.from_numpy(batch.rollout_logprobs_N))
         return outcome
@@ -79,6 +101,7 @@ class Passes:
 
         The sum is divided when all of a minibatch is there: its tokens are not known before.
         """
+        self._note(batch)
         device, ranks = self._model.device, self._model.ranks
         with_entropy = self._algorithm.needs.entropy
         trainer_logprobs, entropy = self._model.logprobs(batch, want_entropy_grad=with_entropy)
@@ -128,6 +151,7 @@ class Passes:
         ranks = self._model.ranks
         sums = {"loss": 0.0, "flops": 0.0}
         for batch, counts in share.microbatches():
+            self._note(batch)
             logprobs_N, _ = self._model.logprobs(batch, want_entropy_grad=False)
             scale = 1.0 if counts else 0.0
             loss = imitation_loss(logprobs_N, weight, share.denominator) * scale
