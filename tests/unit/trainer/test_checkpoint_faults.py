@@ -135,3 +135,13 @@ def test_best_when_the_newest_state_is_torn_then_is_still_known(tmp_path: Path) 
     assert files.best_first(tmp_path / "checkpoints")[0].name == "step-00002"
     checkpoints.save(_contents(5))
     assert "step-00002" in _names(tmp_path)
+
+
+def test_save_when_an_algorithm_remembers_what_json_does_not_hold_then_the_job_fails(
+    tmp_path: Path,
+) -> None:
+    checkpoints = _run(tmp_path, 1)
+    remembered = replace(_contents(2), baselines={"mean": torch.tensor(0.5)})
+    with pytest.raises(JobFailedError, match=r"`baselines` .*Tensor is not JSON serializable"):
+        checkpoints.save(remembered)
+    assert _names(tmp_path) == ["step-00001"]

@@ -128,6 +128,7 @@ class Checkpoints:
 
         Raises:
             UnavailableError: the disk is full or failing; nothing of the checkpoint is left.
+            JobFailedError: JSON does not hold the baselines; nothing of it is left.
             FencedError: another trainer has taken over.
         """
         target = self._folder / step_name(snapshot.step)
@@ -271,7 +272,7 @@ class Checkpoints:
             "optimizer_steps": {n: s.optimizer_step for n, s in snapshot.learners.items()},
             "bases": {n: s.base for n, s in snapshot.learners.items()},
             **({"parts": parts} if parts else {}),
-            "baselines": dict(snapshot.baselines),
+            "baselines": _storable(snapshot.baselines),
             "reports": list(snapshot.reports),
             "rewards": dict(rewards),
         }
@@ -322,6 +323,18 @@ class Checkpoints:
             if covered:
                 lines.append(f"{line}\n")
         replace_file(self._groups, "".join(lines))
+
+
+def _storable(baselines: Mapping[str, Any]) -> dict[str, Any]:
+    """``baselines``; raises JobFailedError where JSON does not hold them: no restart would help."""
+    try:
+        json.dumps(dict(baselines))
+    except (TypeError, ValueError) as error:
+        raise JobFailedError(
+            f"What the algorithm's `baselines` returns can't be kept in a checkpoint: {error}. Let "
+            "it return numbers, texts, lists and maps with texts as keys."
+        ) from error
+    return dict(baselines)
 
 
 def steps_of_all(run_dir: Path, spec: JobSpec) -> list[int]:
