@@ -41,7 +41,7 @@ class CodeParams(BaseModel):
         default=None,
         gt=0.0,
         le=600.0,
-        description="Wall time for the tests of one program; none: 25 s, in which checks count.",
+        description="Wall time for the tests of one program; none: 12.5 s, in which checks count.",
     )
 
 

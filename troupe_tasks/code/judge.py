@@ -24,9 +24,9 @@ _TOLD = frozenset(("ok", "value"))
 _FIELDS = ("status", "value", "error", "passed", "asked")
 
 MAX_LATE = 2
-ACTION_S = 50.0
+ACTION_S = 25.0
 """Seconds that the runs of one action take together, unless a budget is set. An action that
-outlasts ``limits.env_timeout_s`` (60 s) is judged again and again."""
+outlasts ``limits.env_timeout_s`` (60 s), in which it also waits for a worker, is judged again."""
 START_S = 0.01
 """What a run costs beside its wall time; measured: 7 to 9 ms (25 with processes to clean up)."""
 _FRAME_BYTES = 4096

@@ -13,7 +13,11 @@ MAX_UNITS = 4
 r"""Units after each other that are passed over, as in ``5\text{ m}\,\text{s}^{-1}``."""
 
 _SYMBOLS = "mm cm km kg ft lb oz in yd hr sq ml am pm"
-_SYMBOLS_IN_TEXT = "dm mg ms nm ha mi cu hz pa hp m g s h l L N J W V A K C F T"
+_SYMBOLS_BEHIND_A_SPACE = "kJ kW MW kN kHz MHz GHz kPa dB eV"
+_SYMBOLS_IN_TEXT = """
+dm mg ms nm ha mi cu hz pa hp cc cl dl pt qt mA mV mW th st nd rd
+m g s h l t L N J W V A K C F T
+"""
 _NAMES = """
 inch inches foot feet yard mile meter metre kilometer kilometre centimeter centimetre millimeter
 millimetre square cubic acre hectare liter litre milliliter gallon quart pint cup ounce gram
@@ -28,7 +32,9 @@ theta alpha beta
 """
 """What is done to what stands right before it, or multiplies it."""
 _BARE_SYMBOLS = frozenset(_SYMBOLS.split())
-_ALL_SYMBOLS = _BARE_SYMBOLS | frozenset(_SYMBOLS_IN_TEXT.split())
+_SPACED_SYMBOLS = _BARE_SYMBOLS | frozenset(_SYMBOLS_BEHIND_A_SPACE.split())
+_ALL_SYMBOLS = _SPACED_SYMBOLS | frozenset(_SYMBOLS_IN_TEXT.split())
+_LONG_SYMBOLS = frozenset(symbol for symbol in _ALL_SYMBOLS if len(symbol) > 1)
 _LISTED = frozenset(_NAMES.split())
 _NO_UNITS = frozenset(_OPERATIONS.split())
 _BETWEEN = frozenset({"per", "of", "a", "an", "each"})
@@ -43,6 +49,7 @@ _OTHER_NUMBER = re.compile(
 _GAP = r"(?:\s|~|\\[,;:! ]|\\q?quad(?![a-zA-Z]))"
 _POWER = r"(?:\s*\^\s*(?:\{\s*-?[1-3]\s*\}|[23])|[²³])?"
 _IN_TEXT = rf"{TEXT}\s*\{{([^{{}}]*)\}}{_POWER}"
+_SET_WORDS = re.compile(_IN_TEXT)
 _WRAPPED = re.compile(
     rf"(?:{_IN_TEXT}(?:\s*(?:[/-]|\\cdot)\s*{_IN_TEXT})?"
     rf"|\\[dt]?frac\s*\{{\s*{_IN_TEXT}\s*\}}\s*\{{\s*{_IN_TEXT}\s*\}})(?:{_GAP}|[.$])*$"
@@ -84,13 +91,15 @@ def _before_wrapped(text: str) -> str | None:
     if not unit or not prefix:
         return None
     words = [_words(content) for content in unit.groups() if content is not None]
-    if all(_are_units(part, _ALL_SYMBOLS) for part in words):
+    # Single letters are names of points and choices too.
+    if all(_are_units(part, _LONG_SYMBOLS) for part in words):
         return prefix[1]
     is_unit = all(_may_be_unit(part, _ALL_SYMBOLS) for part in words)
     return prefix[1] if is_unit and _is_constant(prefix[1]) else None
 
 
 def _before_bare(text: str) -> str | None:
+    text = _HALF_DAY.sub(r"\1m", text)
     unit = _BARE.search(text)
     prefix = unit and _PREFIX.match(text[: unit.start()])
     if not unit or not prefix:
@@ -107,7 +116,7 @@ def _before_bare(text: str) -> str | None:
     if _are_units(first, _BARE_SYMBOLS) and all(_are_units(w, _ALL_SYMBOLS) for w in over):
         return prefix[1]
     is_number = not _COMMAND.search(_NUMBER_COMMAND.sub("", prefix[1]))
-    is_unit = has_gap and is_number and not over and _may_be_unit(first, _BARE_SYMBOLS)
+    is_unit = has_gap and is_number and not over and _may_be_unit(first, _SPACED_SYMBOLS)
     return prefix[1] if is_unit else None
 
 
@@ -129,7 +138,7 @@ def _may_be_unit(words: list[str] | None, symbols: frozenset[str]) -> bool:
     if not words or any(_OTHER_NUMBER.fullmatch(word.lower()) for word in words):
         return False
     first = words[0]
-    if first.lower() in _NO_UNITS:
+    if first.lower() in _NO_UNITS and words != ["times"]:
         return False
     is_between = first in _BETWEEN and len(words) > 1 and len(words[1]) > 2
     return len(first) > 2 or is_between or _is_listed(first, symbols)
@@ -144,5 +153,10 @@ def _is_listed(word: str, symbols: frozenset[str]) -> bool:
 
 
 def _is_constant(prefix: str) -> bool:
-    """Whether it holds no letter but in LaTeX's commands."""
-    return not re.search(r"[^\W\d_]", _COMMAND.sub("", _EXPONENT.sub("", prefix)))
+    """Whether it holds no letter but in LaTeX's commands, and in units behind a number."""
+    plain = _SET_WORDS.sub(
+        lambda words: "" if _are_units(_words(words[1]), _ALL_SYMBOLS) else words[0], prefix
+    )
+    if plain != prefix and not re.search(r"\d", plain):
+        return False
+    return not re.search(r"[^\W\d_]", _COMMAND.sub("", _EXPONENT.sub("", plain)))

@@ -17,19 +17,19 @@ class Answer:
 
 
 def read_answer(keyword: str, item: str, text: str, max_actions: int) -> Answer:
-    """Read the last ``keyword action action ...`` in ``text``, the keyword in any case.
+    """Read the last ``keyword action action ...`` in ``text``.
 
     Reasoning may stand before it, and so may other answers: only the last one that holds an
-    action counts. It is well formed when it holds 1 to ``max_actions`` actions and nothing
-    follows them; otherwise what can be read of it still counts, up to ``max_actions``.
+    action counts; where none does, the last with the keyword in another case. It is well formed
+    when it holds 1 to ``max_actions`` actions and nothing follows them; otherwise what can be read
+    of it still counts, up to ``max_actions``.
 
     Example: ``read_answer("place", "([a-h][1-8])", "so: place b4, c1", 8)`` has ``("b4", "c1")``.
     """
-    call, action = _patterns(keyword, item)
-    found_calls = deque((match for match in call.finditer(text) if match.group(1)), maxlen=1)
-    if not found_calls:
+    call, any_case, action = _patterns(keyword, item)
+    last = _last(call, text) or _last(any_case, text)
+    if last is None:
         return Answer((), is_well_formed=False)
-    last = found_calls[0]
     items = islice(action.finditer(last.group(1)), max_actions + 1)
     actions = tuple(" ".join(match.groups()) for match in items)
     ends_there = not text[last.end() :].strip()
@@ -41,9 +41,16 @@ def write_answer(keyword: str, actions: Sequence[str]) -> str:
     return " ".join((keyword, *actions))
 
 
+def _last(call: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The last match that holds an action."""
+    found = deque((match for match in call.finditer(text) if match.group(1)), maxlen=1)
+    return found[0] if found else None
+
+
 @lru_cache(maxsize=64)
-def _patterns(keyword: str, item: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+def _patterns(keyword: str, item: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     uncaptured = re.sub(r"\((?!\?)", "(?:", item)
     # An action never runs into a word that follows it: "R" of "Right" is none.
-    call = rf"\b(?i:{keyword})\b[\s:(\[]*((?:{uncaptured}(?![A-Za-z0-9])[\s,;]*)*)[\])]*"
-    return re.compile(call), re.compile(item)
+    rest = rf"\b[\s:(\[]*((?:{uncaptured}(?![A-Za-z0-9])[\s,;]*)*)[\])]*"
+    calls = (rf"\b{keyword}{rest}", rf"\b(?i:{keyword}){rest}")
+    return re.compile(calls[0]), re.compile(calls[1]), re.compile(item)

@@ -65,6 +65,13 @@ def _worker(tmp_path: Path, source: str) -> WorkerProcess:
         (r"2^{10}\text{ ways}", "1024"),
         (r"x=6 \text{ or } x=7", "6, 7"),
         ("C", r"\mbox{C}"),
+        (r"100\text{ kg}\,\text{m}\,\text{s}^{-2}", "100"),
+        (r"4\mathrm{~kW}", "4"),
+        ("4 kJ", "4"),
+        (r"100\text{ times}", "100"),
+        (r"11\text{th}", "11"),
+        (r"10\text{ a.m.}", "10 a.m."),
+        (r"\frac{10000}{3}", "10\\,000/3"),
     ],
 )
 def test_is_equal_when_answers_say_the_same_then_true(
@@ -120,6 +127,14 @@ def test_is_equal_when_answers_say_the_same_then_true(
         (r"n\text{ is odd}", "n"),
         (r"x\text{ cm}", r"y\text{ cm}"),
         ("C", r"\mbox{D}"),
+        (r"\text{A}, \text{B} and \text{C}", r"\text{A}, \text{B} and \text{F}"),
+        (r"\text{B}\text{ and }\text{C}", r"\text{B}\text{ and }\text{F}"),
+        (r"\text{A}\text{C}", r"\text{A}"),
+        (r"\text{Plan }\text{A}", r"\text{Plan }\text{C}"),
+        (r"\mathrm{A}\cap\mathrm{C}", r"\mathrm{A}\cap\mathrm{F}"),
+        ("AB", r"AB\text{C}"),
+        (r"M\mathrm{T}", "M"),
+        ("5 times x", "5"),
     ],
 )
 def test_is_equal_when_answers_differ_or_cannot_be_read_then_false(
