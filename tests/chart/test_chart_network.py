@@ -145,6 +145,8 @@ def test_egress_when_a_rule_is_added_then_that_components_pods_alone_have_it(
 
 def test_egress_when_of_env_or_no_rule_then_is_refused(refuse: Refuse) -> None:
     assert "additional properties 'env'" in refuse(f"networkPolicy.egress.env={HUB}")
+    words = refuse('networkPolicy.egress.router=[{"to": []}]')  # it would be everywhere
+    assert "'/networkPolicy/egress/router/0/to'" in words
     words = refuse('networkPolicy.egress.router=[{"ipBlock": {"cidr": "1.2.3.4/32"}}]')
     assert "'/networkPolicy/egress/router/0'" in words
 

@@ -8,6 +8,8 @@ from chart_world import ROOT, Manifests, Refuse, Render, edges, selects
 
 ON = ("serve.enabled=true", 'serve.team="runs/demo-1"')
 KEYS = ('router.keysSecret.name="k"', "helmTest.enabled=false")
+PUBLIC = (*ON, 'serve.keysSecret.name="k"', 'serve.service.type="LoadBalancer"')
+CLIENTS = 'serve.from=[{"ipBlock": {"cidr": "203.0.113.0/24"}}]'
 
 
 def _container(manifests: Manifests) -> dict[str, Any]:
@@ -126,9 +128,20 @@ def test_serve_when_upgraded_with_gpus_then_needs_none_beside_those_that_it_has(
         ((*ON, "serve.gpus=1"), "serve.gpus"),
         ((*ON, 'serve.service.type="LoadBalancer"'), "serve.keysSecret"),
         ((*ON, *KEYS, "networkPolicy.enabled=false"), "serve.keysSecret"),
+        ((*PUBLIC, CLIENTS), "serve.tlsSecret is empty"),
+        ((*PUBLIC, "serve.service.allowPlainHttp=true"), "serve.from is empty"),
+        ((*PUBLIC, 'serve.tlsSecret="https"'), "serve.from is empty"),
     ],
 )
 def test_serve_when_values_contradict_then_the_message_names_them(
     refuse: Refuse, more: tuple[str, ...], words: str
 ) -> None:
     assert words in refuse(*more)
+
+
+def test_serve_when_published_with_tls_or_behind_it_then_its_clients_get_in(render: Render) -> None:
+    for over in ('serve.tlsSecret="https"', "serve.service.allowPlainHttp=true"):
+        manifests = render([], *PUBLIC, CLIENTS, over)
+        assert manifests.one("Service", "t-troupe-serve")["spec"]["type"] == "LoadBalancer"
+        policy = manifests.one("NetworkPolicy", "t-troupe-serve")["spec"]
+        assert "203.0.113.0/24" in str(policy["ingress"])

@@ -37,6 +37,7 @@
 {{- fail (printf "serve.engine is cpu and serve.gpus is %d, which it would leave idle: set serve.engine: sglang or serve.gpus: 0." (int $serve.gpus)) -}}
 {{- end -}}
 {{- include "troupe.checkStrangers" (dict "root" . "name" "serve" "of" $serve) -}}
+{{- include "troupe.checkPublished" (dict "root" . "name" "serve" "of" $serve "peers" $serve.from "peersName" "serve.from") -}}
 {{- end -}}
 {{- end -}}
 
@@ -89,12 +90,18 @@
 {{- fail "router.tlsSecret is set and helmTest.enabled is true: its pod asks the router's Service over plain HTTP. Set helmTest.enabled: false." -}}
 {{- end -}}
 {{- end -}}
-{{- if ne $router.service.type "ClusterIP" -}}
-{{- if not (or $router.tlsSecret $router.service.allowPlainHttp) -}}
-{{- fail (printf "router.service.type is %s and router.tlsSecret is empty: API keys would cross the network in the clear. Name a Secret of type kubernetes.io/tls, set router.service.allowPlainHttp: true where TLS ends before the router, or use an Ingress." $router.service.type) -}}
+{{- include "troupe.checkPublished" (dict "root" . "name" "router" "of" $router "peers" .Values.networkPolicy.restFrom "peersName" "networkPolicy.restFrom") -}}
 {{- end -}}
-{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.restFrom) -}}
-{{- fail (printf "router.service.type is %s and networkPolicy.restFrom is empty: name who may reach REST, such as [{ipBlock: {cidr: 203.0.113.0/24}}], or requests are dropped." $router.service.type) -}}
+
+{{/* (dict "root" $ "name" "router" "of" .Values.router "peers" $peers "peersName" "networkPolicy.restFrom") */}}
+{{- define "troupe.checkPublished" -}}
+{{- $type := .of.service.type -}}
+{{- if ne $type "ClusterIP" -}}
+{{- if not (or .of.tlsSecret .of.service.allowPlainHttp) -}}
+{{- fail (printf "%s.service.type is %s and %s.tlsSecret is empty: API keys would cross the network in the clear. Name a Secret of type kubernetes.io/tls, set %s.service.allowPlainHttp: true where TLS ends before it, or use an Ingress." .name $type .name .name) -}}
+{{- end -}}
+{{- if and .root.Values.networkPolicy.enabled (not .peers) -}}
+{{- fail (printf "%s.service.type is %s and %s is empty: name who may reach it, such as [{ipBlock: {cidr: 203.0.113.0/24}}], or requests are dropped." .name $type .peersName) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
