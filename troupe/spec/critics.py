@@ -33,3 +33,9 @@ def critic_networks(spec: JobSpec) -> dict[str, PolicySpec]:
         critic_name(owner): critic_network(critic, spec.policies[policy])
         for owner, policy in owners.items()
     }
+
+
+def can_have_trainer_each(spec: JobSpec) -> bool:
+    """Whether policies that share a trainer may each have one: not with one critic for the team."""
+    is_shared = len(spec.policies) > 1 and not spec.trainer.per_policy
+    return is_shared and spec.algorithm.kind not in CENTRALISED

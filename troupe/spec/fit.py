@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.batch import BatchSpec
-from troupe.spec.critics import critic_networks
+from troupe.spec.critics import can_have_trainer_each, critic_networks
 from troupe.spec.job import JobSpec
 from troupe.spec.memory import GB, USABLE, trainer_peak
 
@@ -100,7 +100,7 @@ def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
         ways.append("leave out batch.gradient_sums")
     if spec.batch.checkpoint_activations is False:
         ways.append("remove batch.checkpoint_activations: false")
-    if len(policies) > 1 and not spec.trainer.per_policy:
+    if can_have_trainer_each(spec):
         ways.append("give each policy a trainer (trainer: {per_policy: true})")
     ways.append("lower max_new_tokens")
     if spec.algorithm.critic is None:  # a critic is on one rank

@@ -162,7 +162,9 @@ class EvalSpec(SpecModel):
     every: int = Field(default=0, ge=0)
     """Steps between evaluations; 0: only before the first step and after the last."""
     sampling: SamplingSpec | None = None
-    """Overrides the agents' sampling in evaluation: what is left out here is theirs."""
+    """Overrides the agents' sampling in evaluation: what is left out here is theirs. All five
+    fields with `max_new_tokens: 256` and `stop: []` are read as an earlier version's, which wrote
+    them all: these two are the agents' then."""
 
     @field_serializer("sampling")
     def _set_alone(self, sampling: SamplingSpec | None) -> dict[str, Any] | None:
@@ -172,7 +174,7 @@ class EvalSpec(SpecModel):
     def overrides(self) -> dict[str, Any]:
         """The fields of ``sampling`` that are set.
 
-        Earlier versions wrote all five, and took limit and stop strings of the agents.
+        Earlier versions wrote all five, set or not, and took the limit of the agents.
         """
         if self.sampling is None:
             return {}

@@ -9,6 +9,7 @@ from trainer_data import groups_of_step, job_spec
 
 from troupe.algorithms.grpo import Grpo
 from troupe.candidates import GroupOutcome
+from troupe.errors import JobFailedError
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
 from troupe_trainer.checkpoint.files import CheckpointContents
@@ -105,5 +106,30 @@ async def test_baselines_when_the_next_step_is_credited_meanwhile_then_a_checkpo
         learners.credit("shared", groups_of_step(1))
         assert len(of_step["rewards"]) == count > 0
         assert len(learners.baselines()["rewards"]) > count
+    finally:
+        learners.close()
+
+
+class Faulty(Summing):
+    """Its ``baselines`` raises, or gives what nobody can copy."""
+
+    fault = ""
+
+    def baselines(self) -> Mapping[str, Any]:
+        if self.fault == "raises":
+            raise KeyError("rewards")
+        return {"rewards": (reward for reward in self.seen["rewards"])}
+
+
+@pytest.mark.parametrize("fault", ["raises", "no copy"])
+async def test_baselines_when_the_algorithms_own_code_fails_then_the_job_ends_and_names_it(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(Faulty, "fault", fault)
+    spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Faulty", "group_size": 4})
+    learners = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        with pytest.raises(JobFailedError, match="algorithm 'Faulty': baselines raised"):
+            learners.baselines()
     finally:
         learners.close()

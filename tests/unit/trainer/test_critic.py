@@ -1,5 +1,6 @@
 """The value function on a tiny network: arithmetic by hand, learning, resuming, isolation."""
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -356,11 +357,17 @@ async def test_critic_when_it_cannot_read_the_policys_tokens_then_is_refused_by_
     assert refusal.value.pointer == "/algorithm/critic/model"
 
 
+@pytest.mark.parametrize("has_more", [False, True])
 async def test_critic_when_it_is_another_model_of_the_same_tokens_then_learns(
-    reading_model: Path, tmp_path: Path
+    reading_model: Path, tmp_path: Path, has_more: bool
 ) -> None:
     folder = shutil.copytree(reading_model, tmp_path / "larger")
     save_tiny_model(folder, num_layers=3)
+    if has_more:
+        file = folder / "tokenizer.json"
+        tokenizer = json.loads(file.read_text())
+        tokenizer["model"]["vocab"]["!"] = 28
+        file.write_text(json.dumps(tokenizer))
     spec = actor_critic(reading_model, model=str(folder))
     team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:

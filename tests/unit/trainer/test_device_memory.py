@@ -12,7 +12,7 @@ import pytest
 import torch
 from trainer_data import FULL, LORA, job_spec, make_group
 
-from troupe.algorithms.grpo import Grpo
+from troupe.algorithms.load import load_algorithm
 from troupe.candidates import group_outcome
 from troupe.errors import JobFailedError
 from troupe.spec.job import JobSpec
@@ -48,18 +48,19 @@ def _spec(model: Path, train: Any, **algorithm: Any) -> JobSpec:
     return job_spec(
         model,
         policies={"shared": policy},
-        algorithm={"kind": "grpo", "group_size": 4, **kl, **algorithm},
+        algorithm={"kind": "at_grpo", "group_size": 4, **kl, **algorithm},
     )
 
 
 def _learner(spec: JobSpec) -> Learner:
-    return Learner("shared", spec, Grpo(spec.algorithm), device="cpu")
+    return Learner("shared", spec, load_algorithm(spec.algorithm), device="cpu")
 
 
 def _groups(spec: JobSpec, count: int = 6) -> list[CreditedGroup]:
     rng = random.Random(7)
     made = [make_group(rng, task=n, rewards=[1.0, 0.0, 0.0, 0.5]) for n in range(count)]
-    return [credit(g, Grpo(spec.algorithm).advantages(group_outcome(g)), 1.0) for g in made]
+    algorithm = load_algorithm(spec.algorithm)
+    return [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in made]
 
 
 def _short(learner: Learner, where: str, *calls: int) -> Shortage:
@@ -91,10 +92,12 @@ def test_step_when_memory_is_short_once_then_the_weights_are_the_same_bits(
     spec = _spec(tiny_model, train, minibatches=2)
     groups = _groups(spec)
     plain, short = _learner(spec), _learner(spec)
+    before = plain.state()
     shortage = _short(short, where, call)
     wanted = [plain.step(groups).metrics, plain.step(groups).metrics]
     assert [short.step(groups).metrics, short.step(groups).metrics] == wanted
     assert shortage.count > call
+    assert not _same(before, plain.state())
     assert _same(plain.state(), short.state())
 
 
@@ -107,7 +110,9 @@ def test_ahead_when_memory_is_short_once_then_the_weights_are_the_same_bits(
     groups = _groups(spec, count=spec.tasks_per_step)
     plain, short = _learner(spec), _learner(spec)
     count = len(groups)
+    before = plain.state()
     plain.step(groups)
+    assert not _same(before, plain.state())
     shortage = _short(short, where, 2)
     while (window := short.next_window(count, range(count))) is not None:
         tickets = short.tickets_of(window, count)

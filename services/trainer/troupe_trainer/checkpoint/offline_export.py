@@ -58,6 +58,7 @@ def export(
         snapshot = snapshots[trainer]
         model = _model(policy, spec, state_of(snapshot.learners, policy))
         paths[policy] = export_model(model, spec.policies[policy], out / policy)
+        del model  # before the next one is made
         replace_file(out / policy / "checkpoint.json", _origin(run_dir, snapshot))
     replace_file(out / EXPORT_FILE, export_document(run_dir.resolve().name, spec))
     return paths

@@ -35,7 +35,7 @@ def loss_of(algorithm: Algorithm, inputs: LossInputs) -> LossOutput:
         sums = {name: float(value) for name, value in output.metric_sums.items()}
         shape, is_learnt = tuple(output.loss_sum.shape), output.loss_sum.requires_grad
     except Exception as error:
-        if isinstance(error, TroupeError) or _is_of_the_machine(error):
+        if isinstance(error, TroupeError) or is_of_the_machine(error):
             raise
         raise LossFailedError(hook_raised(algorithm, "loss", error)) from error
     if shape or not is_learnt:
@@ -45,6 +45,7 @@ def loss_of(algorithm: Algorithm, inputs: LossInputs) -> LossOutput:
     return LossOutput(output.loss_sum, sums)
 
 
-def _is_of_the_machine(error: Exception) -> bool:
+def is_of_the_machine(error: Exception) -> bool:
+    """Whether a restart may help: CUDA, memory, or what passes by itself."""
     is_cuda = isinstance(error, RuntimeError) and _CUDA in str(error)
     return is_cuda or isinstance(error, _OF_THE_MACHINE) or is_transient(error)

@@ -11,6 +11,7 @@ import torch
 
 from troupe.errors import JobFailedError
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.critics import can_have_trainer_each
 from troupe.spec.job import JobSpec
 from troupe_trainer.model.ranks.group import Ranks
 from troupe_trainer.model.relocation import free_cache
@@ -69,9 +70,11 @@ class DeviceMemory:
             ways.append("an adapter (train: {kind: lora})")
         elif batch.sums_exactly(self._spec.policies[self._policy]):
             ways.append("batch.gradient_sums: in_turn")
-        if len(self._spec.policies) > 1 and not self._spec.trainer.per_policy:
+        if can_have_trainer_each(self._spec):
             ways.append("a trainer for each policy (trainer: {per_policy: true})")
-        ways += ["a lower max_new_tokens", "more GPUs (trainer.gpus)"]
+        ways.append("a lower max_new_tokens")
+        if self._spec.algorithm.critic is None:  # a critic is on one rank
+            ways.append("more GPUs (trainer.gpus)")
         return (
             f"Policy '{self._policy}' ran out of memory on {self._device} in {self.doing}, and "
             f"again after the cache was freed: {reason} Submit the job with {', '.join(ways[:-1])} "

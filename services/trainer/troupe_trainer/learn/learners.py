@@ -18,17 +18,18 @@ from typing import Any, TypeVar
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from troupe.algorithms.algorithm import Algorithm, Remembering, credits_by_ticket
+from troupe.algorithms.algorithm import Algorithm, Remembering, credits_by_ticket, hook_raised
 from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.durable import replace_file
 from troupe.episodes.build import refuse_what_cannot_spread
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, JobFailedError, TroupeError
 from troupe.ids import counted
 from troupe.runtime.faults import reached
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe.spec.sizes import asleep_bytes
+from troupe_trainer.learn.called_loss import is_of_the_machine
 from troupe_trainer.learn.collector import Arrived, Batch, LearnAhead
 from troupe_trainer.learn.credit import AssignedCredit, CreditAssigner
 from troupe_trainer.learn.critics import Critics
@@ -256,9 +257,19 @@ class Learners:
 
     def baselines(self) -> Mapping[str, Any]:
         """A copy of the algorithm's state between steps, to checkpoint while it learns on; call it
-        on the thread."""
+        on the thread.
+
+        Raises JobFailedError where the algorithm's own code fails, or gives what can't be copied.
+        """
         algorithm = self._algorithm
-        return copy.deepcopy(algorithm.baselines()) if isinstance(algorithm, Remembering) else {}
+        if not isinstance(algorithm, Remembering):
+            return {}
+        try:
+            return copy.deepcopy(algorithm.baselines())
+        except Exception as error:
+            if isinstance(error, TroupeError) or is_of_the_machine(error):
+                raise
+            raise JobFailedError(f"{hook_raised(algorithm, 'baselines', error)}.") from error
 
     def restore(
         self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None

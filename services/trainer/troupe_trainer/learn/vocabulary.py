@@ -14,15 +14,15 @@ from troupe.errors import InvalidArgumentError
 def check_same_tokens(
     model: str, policy: str, other: str, *, role: Literal["teacher", "critic"], pointer: str
 ) -> Mapping[str, int]:
-    """The vocabulary, token to id, of ``policy``'s ``model`` and of ``other``, which reads them.
+    """The vocabulary, token to id, of ``policy``'s ``model``, which ``other`` reads.
 
-    ``role`` is what ``other`` is to the policy.
+    ``role`` is what ``other`` is to the policy. A critic may have tokens more: it writes none.
 
     Raises:
         InvalidArgumentError: a tokenizer can't be loaded, or the vocabularies differ.
     """
     own, others = (_vocabulary(name, policy, role, pointer) for name in (model, other))
-    if own == others:
+    if own == others or (role == "critic" and own.items() <= others.items()):
         return own
     differ = sorted(
         token for token in own.keys() | others.keys() if own.get(token) != others.get(token)
