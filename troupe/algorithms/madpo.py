@@ -38,19 +38,15 @@ class Madpo(GroupRelative):
         issues: list[Issue] = []
         if spec.joint is not None and spec.joint.mode != "aligned":
             issues.append(Issue("/algorithm/joint/mode", "a pair is of aligned candidates"))
-        message = "preferences hold for the weights at the beginning of a step; use 1"
-        if spec.minibatches != 1:
-            issues.append(Issue("/algorithm/minibatches", message))
-        if spec.epochs != 1:
-            issues.append(Issue("/algorithm/epochs", message))
+        for field, count in (("minibatches", spec.minibatches), ("epochs", spec.epochs)):
+            if count != 1:
+                message = "preferences hold for the weights at the beginning of a step; use 1"
+                issues.append(Issue(f"/algorithm/{field}", message))
         if spec.loss != LossSpec() or spec.aggregation or spec.scale:
             message = "madpo has a loss of its own; leave out loss, aggregation and scale"
             issues.append(Issue("/algorithm/loss", message))
         if spec.filters.truncated:
-            message = (
-                "a winner without its loser, or a loser without its winner, is no pair; leave it "
-                "out, or lower the rewards of long completions by /algorithm/overlong"
-            )
+            message = "a winner without its loser is no pair; leave it out, or use overlong"
             issues.append(Issue("/algorithm/filters/truncated", message))
         if issues:
             raise SpecInvalidError(issues)
