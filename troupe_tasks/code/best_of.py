@@ -125,7 +125,7 @@ class BestOfEnvironment:
     ) -> list[list[Cell]]:
         """A row for each program; an empty one fails every test and is not run."""
         codes = list(dict.fromkeys(p.code for p in programs if p.code)) if tests else []
-        graded = self._grader.grade_all(problem, codes, tests, share=1.0)
+        graded = self._grader.grade_all(problem, codes, tests, judgings=2.0)
         rows = dict(zip(codes, graded, strict=True))
         failed: list[Cell] = ["failed"] * len(tests)
         return [[_cell(g) for g in rows[p.code]] if p.code in rows else failed for p in programs]

@@ -37,7 +37,7 @@ class CodeEnvironment:
         max_tests: int,
         max_hidden_tests: int,
         max_code_chars: int,
-        budget_s: float | None,
+        budget_s: float,
     ) -> None:
         self._problems = problems
         self._grader = Grader(Judge(sandbox, budget_s))

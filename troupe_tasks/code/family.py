@@ -14,6 +14,7 @@ from troupe.tasks.family import Environment, Split, Task
 from troupe_tasks.code import state as states
 from troupe_tasks.code import text
 from troupe_tasks.code.environment import RETURN_BOUND, CodeEnvironment
+from troupe_tasks.code.judge import JUDGING_S
 from troupe_tasks.code.problem import REQUEST, Problem
 from troupe_tasks.code.tasks import CodeTaskset, Problems, secrets_of
 
@@ -37,11 +38,11 @@ class CodeParams(BaseModel):
     max_code_chars: int = Field(
         default=20_000, ge=100, le=200_000, description="A longer program is not judged."
     )
-    budget_s: float | None = Field(
-        default=None,
+    budget_s: float = Field(
+        default=JUDGING_S,
         gt=0.0,
         le=600.0,
-        description="Wall time for the tests of one program; none: 12.5 s, in which checks count.",
+        description="Wall time of one judging, which programs that are judged together share.",
     )
 
 

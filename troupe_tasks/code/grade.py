@@ -21,9 +21,6 @@ from troupe_tasks.code.values import (
 
 MIN_OUTPUT_BYTES = 4096
 CHECKER_LIMITS = ProgramLimits()
-JUDGING = 0.5
-"""Share of an action's time that one judging has: tests that agents see are one, and hidden ones
-another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +46,26 @@ class Grader:
         problem: Problem,
         codes: Sequence[str],
         tests: Sequence[TestCase],
-        share: float = JUDGING,
+        judgings: float = 1.0,
     ) -> list[list[Graded]]:
         """The same for several programs, each by itself: a slow one costs no other a test.
 
-        Together they have ``share`` of an action's time, each as much.
+        They share the time of ``judgings`` evenly.
         """
-        return [
-            self._grade(problem, code, tests, self._judge.budget(share, len(codes)))
-            for code in codes
-        ]
+        share = judgings / max(1, len(codes))
+        return [self._grade(problem, code, tests, self._judge.budget(share)) for code in codes]
 
     def outputs(self, problem: Problem, code: str, inputs: Sequence[str]) -> list[Ran]:
         """What ``code`` does on inputs whose outputs nobody knows. With `agree` on them it takes
         one judging."""
         cases = [_case(problem, text) for text in inputs]
-        budget = self._judge.budget(JUDGING / 2 if _has_program(problem) else JUDGING)
+        budget = self._judge.budget(0.5 if _has_program(problem) else 1.0)
         room = 16 * MIN_OUTPUT_BYTES
         return self._judge.run([_job(problem, code)], cases, problem.limits, room, budget)
 
     def agree(self, problem: Problem, claims: Sequence[tuple[TestCase, str]]) -> list[bool]:
         """Whether each claimed output is right, where the test's own is the reference's."""
-        checks = self._judge.budget(JUDGING / 2)
+        checks = self._judge.budget(0.5)
         return [
             self._is_right(problem, test, _claimed(problem, output), checks)
             for test, output in claims
@@ -82,28 +77,25 @@ class Grader:
         """Each test with its checks before the next, so that time that ends takes the last ones;
         scripts come after all others."""
         job, room = _job(problem, code), _output_bytes(tests)
-        checks = self._judge.budget_of_checks(budget)
         graded: dict[int, Graded] = {}
         for number, test in enumerate(tests):
             if test.script is None:
                 case = _case(problem, test.input)
                 [ran] = self._judge.run([job], [case], problem.limits, room, budget)
-                graded[number] = Graded(self._is_right(problem, test, ran, checks), ran)
+                graded[number] = Graded(self._is_right(problem, test, ran, budget), ran)
         for number, test in enumerate(tests):
             if test.script is not None:
-                verdict = replay.grade_script(
-                    self._judge, problem, job, test.script, budget, checks
-                )
+                verdict = replay.grade_script(self._judge, problem, job, test.script, budget)
                 graded[number] = Graded(verdict.passed, verdict.ran)
         return [graded[number] for number in range(len(tests))]
 
-    def _is_right(self, problem: Problem, test: TestCase, ran: Ran, checks: Budget) -> bool:
+    def _is_right(self, problem: Problem, test: TestCase, ran: Ran, budget: Budget) -> bool:
         if not _has_ended_well(problem, ran):
             return False
         if _has_program(problem):
             job = Job("call", problem.checker.source, "check")
             case = Case(0, fields={"args": _checker_arguments(problem, test, ran)})
-            [check] = self._judge.run([job], [case], CHECKER_LIMITS, MIN_OUTPUT_BYTES, checks)
+            [check] = self._judge.run([job], [case], CHECKER_LIMITS, MIN_OUTPUT_BYTES, budget)
             return check.value is True
         if problem.kind == "stdin":
             return text_is_right(problem.checker, test, ran.output)

@@ -24,9 +24,9 @@ _TOLD = frozenset(("ok", "value"))
 _FIELDS = ("status", "value", "error", "passed", "asked")
 
 MAX_LATE = 2
-ACTION_S = 25.0
-"""Seconds that the runs of one action take together, unless a budget is set. An action that
-outlasts ``limits.env_timeout_s`` (60 s), in which it also waits for a worker, is judged again."""
+JUDGING_S = 12.5
+"""Seconds that one judging takes. An action has two at most, and one that outlasts
+``limits.env_timeout_s`` (60 s), in which it also waits for a worker, is judged again."""
 START_S = 0.01
 """What a run costs beside its wall time; measured: 7 to 9 ms (25 with processes to clean up)."""
 _FRAME_BYTES = 4096
@@ -81,45 +81,29 @@ class Ran:
 
 @dataclass(slots=True)
 class Budget:
-    """What is left for the tests of one program: wall time, and runs that may be late."""
+    """What is left for one program: wall time, and runs that may be late."""
 
     left_s: float
     late_left: int
-    is_hard: bool
-    """Whether a run is ended when the time is over; else one that began has its own limit."""
 
 
 class Judge:
     """Tries programs in ``sandbox``. Cases that a budget does not reach are skipped, which counts
     as failed, so that a sleeping program costs little; so are those after ``max_late`` late ones.
 
-    ``budget_s`` is the wall time for the tests of one program; None: its share of `ACTION_S`.
+    ``budget_s`` is the wall time of one judging: no run outlasts it.
     """
 
     def __init__(
-        self, sandbox: Sandbox, budget_s: float | None = None, max_late: int = MAX_LATE
+        self, sandbox: Sandbox, budget_s: float = JUDGING_S, max_late: int = MAX_LATE
     ) -> None:
         self._sandbox = sandbox
         self._budget_s = budget_s
         self._max_late = max_late
 
-    def budget(self, share: float = 1.0, num_programs: int = 1) -> Budget:
-        """For one of ``num_programs`` that have ``share`` of an action's time together.
-
-        Where ``budget_s`` is set one program has just that; several share it when it is more.
-        """
-        together_s, most_s = ACTION_S * share, self._budget_s
-        if most_s is None:
-            return Budget(together_s / num_programs, self._max_late, is_hard=True)
-        if num_programs == 1:
-            return Budget(most_s, self._max_late, is_hard=False)
-        own_s = min(most_s, max(most_s, together_s) / num_programs)
-        return Budget(own_s, self._max_late, is_hard=True)
-
-    def budget_of_checks(self, budget: Budget) -> Budget:
-        """For checks and scripts on the program of ``budget``: that one, where no run may outlast
-        it, else as much again."""
-        return budget if budget.is_hard else self.budget()
+    def budget(self, judgings: float = 1.0) -> Budget:
+        """The time of so many judgings, or of a part of one."""
+        return Budget(self._budget_s * judgings, self._max_late)
 
     def run(
         self,
@@ -142,17 +126,16 @@ class Judge:
                 continue
             job = jobs[case.job]
             nonce = _nonce(job, case)
-            wall_s = limits.wall_time_s
             execution = self._sandbox.run(
                 Program(_source(job, case, nonce, limits), stdin=case.input),
                 Limits(
-                    wall_time_s=min(wall_s, budget.left_s) if budget.is_hard else wall_s,
+                    wall_time_s=min(limits.wall_time_s, budget.left_s),
                     cpu_time_s=limits.cpu_time_s,
                     memory_bytes=limits.memory_bytes + _GUEST_BYTES,
                     output_bytes=max(2 * output_bytes + _FRAME_BYTES, _MIN_STREAM_BYTES),
                 ),
             )
-            budget.left_s -= execution.wall_time_s + (START_S if budget.is_hard else 0.0)
+            budget.left_s -= execution.wall_time_s + START_S
             ran.append(_ran(execution, nonce, output_bytes))
             budget.late_left -= ran[-1].status == "time"
         return ran

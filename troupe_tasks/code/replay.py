@@ -30,17 +30,15 @@ class Verdict:
     ran: Ran
 
 
-def grade_script(
-    judge: Judge, problem: Problem, job: Job, script: str, budget: Budget, checks: Budget
-) -> Verdict:
-    """The verdict of ``script`` on the program in ``job``, whose calls spend ``budget``, where the
-    script's own runs spend ``checks``."""
+def grade_script(judge: Judge, problem: Problem, job: Job, script: str, budget: Budget) -> Verdict:
+    """The verdict of ``script`` on the program in ``job``; its own runs and the program's calls
+    spend ``budget``."""
     answers: dict[str, tuple[_Call, Mapping[str, Any]]] = {}
     last: Ran | None = None
     own = Job("script", _script(problem, script), problem.entry_point)
     for _ in range(MAX_ROUNDS):
         case = Case(0, fields={"known": [list(pair) for pair in answers.values()]})
-        [ran] = judge.run([own], [case], SCRIPT_LIMITS, OUTPUT_BYTES, checks)
+        [ran] = judge.run([own], [case], SCRIPT_LIMITS, OUTPUT_BYTES, budget)
         calls: list[_Call] = ran.report.get("asked") or []
         if not calls or len(answers) + len(calls) > MAX_CALLS:
             passed = not calls and ran.report.get("passed") is True
