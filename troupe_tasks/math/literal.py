@@ -30,7 +30,7 @@ _MIXED = re.compile(
 )
 """A whole number and a fraction right behind it; ``#`` is the space of ``3 1/2``."""
 _SPACE = re.compile(r"(?<=\d)(?:\s|~|\\[,;:! ])+(?=(?!\d{3}\s*/)\d+\s*/)")
-"""But for that of ``10 000/3``, which has three digits behind it."""
+"""The space of ``3 1/2``; not that of ``10 000/3``, which has three digits behind it."""
 _SIGN = re.compile(r"(?<=[\d}%])(?:\^\{?\\circ\}?|\\?%)$")
 
 

@@ -1,7 +1,8 @@
 r"""The unit at the end of an answer: which words are one, and which make another answer.
 
-Units are passed over, never compared. A word between bars of LaTeX (``\text{ cm}``) is taken for
-one more easily than a bare one, which may be a product of variables: ``3t`` is not 3.
+Units are passed over, never compared. A word in a command of LaTeX (``\text{ cm}``) is taken for
+one more easily than a bare one, which may be a product of variables: ``3t`` is not 3. math-verify's
+own list is not used: it has single letters.
 """
 
 import re
