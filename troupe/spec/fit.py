@@ -87,7 +87,8 @@ def _longest(spec: JobSpec) -> int:
     return max(spec.sampling_for(agent).max_new_tokens for agent in spec.agents)
 
 
-def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
+def ways_to_need_less(spec: JobSpec) -> list[str]:
+    """What a user may change so that a trainer of ``spec`` needs less memory on its GPU."""
     policies = spec.policies.values()
     ways: list[str] = []
     if any(policy.dtype == "float32" for policy in policies):
@@ -96,17 +97,20 @@ def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
         ways.append("train adapters (train: {kind: lora})")
     if any(critic.train.kind == "full" for critic in critic_networks(spec).values()):
         ways.append("train the critic by an adapter (algorithm.critic.train: {kind: lora})")
-    if spec.batch.gradient_sums == "exact":
-        ways.append("leave out batch.gradient_sums")
+    if any(spec.batch.sums_exactly(policy) for policy in policies):
+        ways.append("set batch.gradient_sums: in_turn")
     if spec.batch.checkpoint_activations is False:
-        ways.append("remove batch.checkpoint_activations: false")
+        ways.append("set batch.checkpoint_activations: true")
     if can_have_trainer_each(spec):
         ways.append("give each policy a trainer (trainer: {per_policy: true})")
     ways.append("lower max_new_tokens")
     if spec.algorithm.critic is None:  # a critic is on one rank
         ways.append("spread the trainer over more GPUs (trainer.gpus)")
-    ways.append("take a smaller model")
+    return [*ways, "take a smaller model"]
+
+
+def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
     return (
         f"the trainer needs {peak / GB:.0f} GB on its GPU, and {USABLE:.0%} of {gpu_bytes / GB:.0f}"
-        f" GB are {USABLE * gpu_bytes / GB:.0f}; {', or '.join(ways)}"
+        f" GB are {USABLE * gpu_bytes / GB:.0f}; {', or '.join(ways_to_need_less(spec))}"
     )

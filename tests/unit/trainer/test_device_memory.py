@@ -137,7 +137,7 @@ def test_step_when_memory_is_short_again_then_the_job_fails_and_says_what_to_cha
     assert re.search(f"Policy 'shared' ran out of memory on cpu in {doing}, and again", message)
     assert "Tried to allocate 2.00 GiB. GPU 0 has" in message
     assert "PYTORCH_CUDA_ALLOC_CONF" not in message
-    for way in ("batch.tokens_per_row", "128 tokens", "checkpoint_activations", "kind: lora"):
+    for way in ("batch.tokens_per_row", "128 tokens", "max_new_tokens", "kind: lora"):
         assert way in message, way
     assert _same(before, learner.state())
 

@@ -323,5 +323,5 @@ def test_peak_when_full_weights_are_summed_exactly_then_holds_a_gradient_more_of
         update={"policies": {name: full}, "batch": BatchSpec(gradient_sums="exact")}
     )
     assert fit_batch(job.model_copy(update={"batch": BatchSpec()}), 42 * GB).peak_bytes
-    with pytest.raises(InvalidArgumentError, match=r"leave out batch\.gradient_sums"):
+    with pytest.raises(InvalidArgumentError, match=r"set batch\.gradient_sums: in_turn"):
         fit_batch(job, 40 * GB)

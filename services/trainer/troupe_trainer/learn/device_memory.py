@@ -11,7 +11,7 @@ import torch
 
 from troupe.errors import JobFailedError
 from troupe.runtime.telemetry.logging import get_logger
-from troupe.spec.critics import can_have_trainer_each
+from troupe.spec.fit import ways_to_need_less
 from troupe.spec.job import JobSpec
 from troupe_trainer.model.ranks.group import Ranks
 from troupe_trainer.model.relocation import free_cache
@@ -62,24 +62,15 @@ class DeviceMemory:
         free_cache(self._device)
 
     def _refusal(self, reason: str) -> str:
-        batch, train = self._spec.batch, self._spec.policies[self._policy].train
-        ways = [f"a lower batch.tokens_per_row (a pass may hold {batch.budget} tokens now)"]
-        if not batch.checkpoint_activations:
-            ways.append("batch.checkpoint_activations: true")
-        if train.kind == "full":
-            ways.append("an adapter (train: {kind: lora})")
-        elif batch.sums_exactly(self._spec.policies[self._policy]):
-            ways.append("batch.gradient_sums: in_turn")
-        if can_have_trainer_each(self._spec):
-            ways.append("a trainer for each policy (trainer: {per_policy: true})")
-        ways.append("a lower max_new_tokens")
-        if self._spec.algorithm.critic is None:  # a critic is on one rank
-            ways.append("more GPUs (trainer.gpus)")
+        ways = [
+            f"lower batch.tokens_per_row (a pass may hold {self._spec.batch.budget} tokens now)",
+            *ways_to_need_less(self._spec),
+        ]
         return (
             f"Policy '{self._policy}' ran out of memory on {self._device} in {self.doing}, and "
-            f"again after the cache was freed: {reason} Submit the job with {', '.join(ways[:-1])} "
-            f"or {ways[-1]}; `troupe export` writes the weights that it can start from. If another "
-            "process took the memory, end that and resume the job."
+            f"again after the cache was freed: {reason} Submit the job anew: {', or '.join(ways)}; "
+            "`troupe export` writes the weights that it can start from. If another process took "
+            "the memory, end that and resume the job."
         )
 
 
