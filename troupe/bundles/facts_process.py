@@ -14,7 +14,7 @@ from troupe.bundles.user_error import user_error
 from troupe.errors import TroupeError
 from troupe.rewards.family import with_reward
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.registry import load_family
 
 

@@ -13,7 +13,8 @@ from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import TroupeError
 from troupe.rewards.reward import reward_json
 from troupe.spec.bundle import BundleSpec
-from troupe.spec.job import JobSpec, RewardSpec
+from troupe.spec.job import JobSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Observation, Split, Task
 

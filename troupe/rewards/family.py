@@ -15,7 +15,7 @@ from troupe.errors import InvalidArgumentError
 from troupe.rewards.reward import STRICT, JudgedTransition, NamedReward, load_rewards
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import Issue, SpecInvalidError
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.family import (
     SPLITS,
     Environment,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from troupe.errors import InvalidArgumentError, RewardFailedError
 from troupe.finite import is_finite
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 
 TEAM_TERM = "team/reward"
 """Name of the team's reward among an agent's terms; no local term can have it, because what stands

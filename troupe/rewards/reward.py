@@ -19,7 +19,7 @@ from troupe import plugins
 from troupe.code_places import raised_at
 from troupe.errors import InvalidArgumentError, RewardFailedError, TroupeError
 from troupe.finite import is_finite
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.family import Task, Transition
 
 _MAX_SHOWN = 200

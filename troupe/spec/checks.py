@@ -1,8 +1,9 @@
 """Cross-field rules of a JobSpec: faults that are detectable before anything starts."""
 
 from troupe.spec.issues import Issue, suggest
-from troupe.spec.job import JobSpec, RewardSpec, SamplingSpec
+from troupe.spec.job import JobSpec, SamplingSpec
 from troupe.spec.policy import PolicySpec, teacher_name
+from troupe.spec.reward import RewardSpec
 
 
 def cross_field_issues(spec: JobSpec) -> list[Issue]:

@@ -20,7 +20,7 @@ from troupe.bundles.archive import Bundle, bundle_of
 from troupe.clients import EnvClient
 from troupe.errors import DeadlineError, InvalidArgumentError, NotFoundError, UnavailableError
 from troupe.spec.bundle import BundleSpec, TaskFacts
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.family import Split
 from troupe_env.app import EnvApp
 from troupe_env.bundles import landlock

@@ -10,7 +10,7 @@ import pytest
 from troupe.clients import EnvClient
 from troupe.errors import InvalidArgumentError, RewardFailedError, StateChangedError
 from troupe.rewards.reward import JudgedTransition
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.family import Task
 from troupe_env.app import EnvApp
 from troupe_env.settings import EnvSettings

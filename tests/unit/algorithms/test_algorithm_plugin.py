@@ -20,8 +20,9 @@ from troupe.episodes.dryrun import dry_run
 from troupe.errors import InvalidArgumentError
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import RewardSpec, WorkflowSpec
+from troupe.spec.job import WorkflowSpec
 from troupe.spec.load import load_spec
+from troupe.spec.reward import RewardSpec
 from troupe.workflows.load import load_workflow
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plugins" / "median_grpo"

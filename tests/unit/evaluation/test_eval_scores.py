@@ -5,7 +5,7 @@ import pytest
 from troupe.evaluation.scores import Score, best_terms, failure_of, read_score
 from troupe.evaluation.summary import compare, summarize
 from troupe.rewards.mix import RewardMix
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 
 MIX = RewardMix(
     RewardSpec(), {"a": {"format": 0.5, "legal": 0.5, "outcome": 1.0}, "b": {"outcome": 2.0}}

@@ -17,7 +17,7 @@ from troupe.rewards.family import rewarded, with_reward
 from troupe.rewards.mix import RewardMix
 from troupe.rewards.reward import JudgedTransition, load_reward, reward_json, rewards_of_json
 from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.family import Task
 from troupe.tasks.registry import load_family
 from troupe_router.run.episode_tree import reward_parts

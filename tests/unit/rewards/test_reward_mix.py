@@ -3,7 +3,7 @@ import pytest
 from troupe.errors import InvalidArgumentError
 from troupe.rewards.mix import RewardMix
 from troupe.spec import SpecInvalidError
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 
 DEFAULTS = {"planner": {"format": 0.1, "legal": 0.1, "path": 0.8}}
 

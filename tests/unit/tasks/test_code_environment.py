@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.rewards.mix import RewardMix
 from troupe.sandbox.sandbox import Execution, Limits, Program
-from troupe.spec.job import RewardSpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.registry import make_environment
 from troupe_tasks.code import Code, CodeParams
 from troupe_tasks.code.environment import CodeEnvironment

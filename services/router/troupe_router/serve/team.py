@@ -20,8 +20,9 @@ from troupe.publishing.team_folder import PUBLISHED_CODE, TeamFolder
 from troupe.rewards.mix import RewardMix
 from troupe.runtime.engines.engine import Engine
 from troupe.spec import load_spec
-from troupe.spec.job import AgentSpec, JobSpec, LimitsSpec, RewardSpec, TaskSpec
+from troupe.spec.job import AgentSpec, JobSpec, LimitsSpec, TaskSpec
 from troupe.spec.policy import PolicySpec
+from troupe.spec.reward import RewardSpec
 from troupe.tasks.family import runs_programs
 from troupe.tasks.optional import optional_method, request_task
 from troupe.tasks.registry import load_family
