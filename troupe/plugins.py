@@ -23,7 +23,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from troupe.errors import InvalidArgumentError
+from troupe.code_places import raised_in
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.runtime.transient import is_transient
 from troupe.spec.issues import Issue, SpecInvalidError, issues_of, suggest
 
 TASKS = "troupe.tasks"
@@ -181,12 +183,38 @@ def _changed_at(folder: str) -> int:
         return 0
 
 
+def constructed(plugin: Any, *arguments: Any, label: str, pointer: str) -> Any:
+    """``plugin(*arguments)``; an argument that is None is left out.
+
+    Raises InvalidArgumentError that names the line where the plug-in's own code raises; ``label``
+    names the plug-in. What the machine lacks, such as memory, is raised as it is.
+    """
+    try:
+        return plugin(*(argument for argument in arguments if argument is not None))
+    except Exception as error:
+        if isinstance(error, TroupeError) or is_transient(error):
+            raise
+        raise InvalidArgumentError(
+            f"{label} cannot be made: {_told(error)}; correct its constructor", pointer=pointer
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    """``error`` in words, and where its author's code raised it."""
+    is_told = isinstance(error, ImportError | SyntaxError | OSError)
+    place = raised_in(error)
+    words = str(error) if is_told else f"{type(error).__name__}: {error}"
+    return f"{words} (at {place})" if place else words
+
+
 def _loaded(entry: EntryPoint, name: str, pointer: str | None) -> Any:
     try:
         return entry.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
+        if isinstance(error, TroupeError) or is_transient(error):
+            raise
         raise InvalidArgumentError(
-            f"'{name}' ({entry.value}) cannot be imported: {error}; "
+            f"'{name}' ({entry.value}) cannot be imported: {_told(error)}; "
             "reinstall the package that provides it, with its extras",
             pointer=pointer,
         ) from error
@@ -222,9 +250,12 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
                 pointer=pointer,
             )
         plugin = getattr(module, attribute)
-    except (ImportError, AttributeError, ValueError, OSError, SyntaxError) as error:
+    except Exception as error:
+        if isinstance(error, TroupeError) or is_transient(error):
+            raise
         raise InvalidArgumentError(
-            f"'{name}' cannot be imported: {error}; {_remedy(module_name, error)}", pointer=pointer
+            f"'{name}' cannot be imported: {_told(error)}; {_remedy(module_name, error)}",
+            pointer=pointer,
         ) from error
     if is_file:
         return plugin

@@ -185,7 +185,7 @@ def _called(
 
 def hook_raised(algorithm: Algorithm, hook: str, error: Exception) -> str:
     """The sentence about ``error``, which the code of ``hook`` raised: it names the line."""
-    place = raised_at(error) or defined_at(getattr(algorithm, hook))
+    place = raised_at(error) or defined_at(_written(algorithm, hook))
     return (
         f"algorithm '{type(algorithm).__name__}': {hook} raised {type(error).__name__}: {error} "
         f"(at {place}). Correct the algorithm"
@@ -194,9 +194,15 @@ def hook_raised(algorithm: Algorithm, hook: str, error: Exception) -> str:
 
 def hook_gave(algorithm: Algorithm, hook: str, what: str) -> str:
     """The sentence about an answer of ``hook`` that can't be used: ``what``, and what to give."""
-    place = defined_at(getattr(algorithm, hook))
+    place = defined_at(_written(algorithm, hook))
     at = f" (at {place})" if place else ""
     return f"algorithm '{type(algorithm).__name__}': {hook}{at} gave {what}"
+
+
+def _written(algorithm: Algorithm, hook: str) -> object:
+    """The function behind a method or a property, which is not called."""
+    written = getattr(type(algorithm), hook, None)
+    return written.fget if isinstance(written, property) else written
 
 
 def _has_finite_inputs(group: GroupOutcome) -> bool:

@@ -1,25 +1,74 @@
-"""The algorithm that a spec names, with its own parameters checked."""
+"""The algorithm that a spec names, with its own parameters and its hooks checked."""
+
+from typing import Any, get_args
 
 from troupe import plugins
-from troupe.algorithms.algorithm import Algorithm
+from troupe.algorithms.algorithm import Aggregation, Algorithm, Needs, hook_gave, hook_raised
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.runtime.transient import is_transient
+from troupe.samplers.sampler import Sampler
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import Issue, SpecInvalidError
+
+_KIND = "/algorithm/kind"
+_CALLED_LATER = ("advantages", "across_groups", "loss")
+_OF_A_SAMPLER = (*Sampler.__annotations__, "choose")
 
 
 def load_algorithm(spec: AlgorithmSpec) -> Algorithm:
     """Constructed with ``spec``, and with its ``Params`` where the class declares them.
 
-    Raises InvalidArgumentError for an unknown name, and SpecInvalidError whose pointers start at
-    /algorithm for wrong parameters, for parts that the algorithm does not read and for groups of
-    fewer candidates than it compares.
+    Raises InvalidArgumentError for an unknown name, for a class whose constructor, ``needs``,
+    ``aggregation`` or ``sampler`` raises or gives something else, and for one without a hook; and
+    SpecInvalidError whose pointers start at /algorithm for wrong parameters, for parts that the
+    algorithm does not read and for groups of fewer candidates than it compares.
     """
-    kind = plugins.load(plugins.ALGORITHMS, spec.kind, pointer="/algorithm/kind")
-    params = plugins.checked_params(
-        kind, spec.params, label=f"algorithm '{spec.kind}'", pointer="/algorithm/params"
-    )
-    algorithm: Algorithm = kind(spec) if params is None else kind(spec, params)
+    kind = plugins.load(plugins.ALGORITHMS, spec.kind, pointer=_KIND)
+    label = f"algorithm '{spec.kind}'"
+    params = plugins.checked_params(kind, spec.params, label=label, pointer="/algorithm/params")
+    algorithm: Algorithm = plugins.constructed(kind, spec, params, label=label, pointer=_KIND)
+    _check_hooks(algorithm)
     least = algorithm.needs.candidates
     if spec.group_size < least:
         message = f"'{spec.kind}' compares at least {least} candidates; give {least} or more"
         raise SpecInvalidError([Issue("/algorithm/group_size", message)])
     return algorithm
+
+
+def _check_hooks(algorithm: Algorithm) -> None:
+    """What is read before the first step answers, and what is called later is there."""
+    missing = [name for name in _CALLED_LATER if not hasattr(algorithm, name)]
+    if missing:
+        name = type(algorithm).__name__
+        raise InvalidArgumentError(
+            f"algorithm '{name}' has no {', '.join(missing)}; derive it from troupe.GroupRelative, "
+            "or give it all hooks of troupe.Algorithm",
+            pointer=_KIND,
+        )
+    needs, aggregation = _answer(algorithm, "needs"), _answer(algorithm, "aggregation")
+    if not isinstance(needs, Needs):
+        raise _wrong(algorithm, "needs", f"{needs!r}; give troupe.algorithms.algorithm.Needs")
+    if aggregation not in get_args(Aggregation):
+        known = ", ".join(get_args(Aggregation))
+        raise _wrong(algorithm, "aggregation", f"{aggregation!r}; give one of {known}")
+    sampler = _answer(algorithm, "sampler")
+    if missing := [name for name in _OF_A_SAMPLER if not hasattr(sampler, name)]:
+        what = f"a {type(sampler).__name__} without {', '.join(missing)}; give a troupe.Sampler"
+        raise _wrong(algorithm, "sampler", what)
+
+
+def _answer(algorithm: Algorithm, hook: str) -> Any:
+    """What a property or a method without arguments gives."""
+    try:
+        value = getattr(algorithm, hook)
+        return value() if callable(value) else value
+    except Exception as error:
+        if isinstance(error, TroupeError) or is_transient(error):
+            raise
+        raise InvalidArgumentError(
+            f"{hook_raised(algorithm, hook, error)}.", pointer=_KIND
+        ) from error
+
+
+def _wrong(algorithm: Algorithm, hook: str, what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(hook_gave(algorithm, hook, what), pointer=_KIND)

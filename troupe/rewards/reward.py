@@ -108,8 +108,8 @@ def load_reward(
     term = term or RewardSpec(kind=kind).term
     if isinstance(function, type):
         checked = plugins.checked_params(function, params, label=label, pointer=at)
-        instance: Any = function() if checked is None else function(checked)
-        return NamedReward(kind, term, instance)
+        made = plugins.constructed(function, checked, label=label, pointer=f"{pointer}/kind")
+        return NamedReward(kind, term, made)
     model = _Model(_keyword_params(function, kind, pointer))
     checked = plugins.checked_params(model, params, label=label, pointer=at)
     values = {} if checked is None else dict(checked)

@@ -12,15 +12,14 @@ from troupe.tasks.family import Environment, SandboxedTaskFamily, TaskFamily, ne
 def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task") -> TaskFamily:
     """The family ``name`` with ``params``.
 
-    Raises InvalidArgumentError for an unknown name, and SpecInvalidError whose pointers start at
-    ``pointer`` for wrong parameters.
+    Raises InvalidArgumentError for an unknown name and for a class whose constructor raises, and
+    SpecInvalidError whose pointers start at ``pointer`` for wrong parameters.
     """
     family: type[TaskFamily] = plugins.load(plugins.TASKS, name, pointer=f"{pointer}/name")
-    checked = plugins.checked_params(
-        family, params, label=f"task '{name}'", pointer=f"{pointer}/params"
-    )
+    label = f"task '{name}'"
+    checked = plugins.checked_params(family, params, label=label, pointer=f"{pointer}/params")
     assert checked is not None  # plugins.load refuses a family without Params
-    return family(checked)
+    return plugins.constructed(family, checked, label=label, pointer=f"{pointer}/name")
 
 
 def make_environment(family: TaskFamily, sandbox: Sandbox | None) -> Environment:

@@ -8,11 +8,10 @@ from troupe.workflows.workflow import Workflow
 def load_workflow(spec: WorkflowSpec) -> Workflow:
     """Constructed with ``spec``, and with its ``Params`` where the class declares them.
 
-    Raises InvalidArgumentError for an unknown name, and SpecInvalidError whose pointers start at
-    /workflow for wrong parameters.
+    Raises InvalidArgumentError for an unknown name and for a class whose constructor raises, and
+    SpecInvalidError whose pointers start at /workflow for wrong parameters.
     """
     kind = plugins.load(plugins.WORKFLOWS, spec.kind, pointer="/workflow/kind")
-    params = plugins.checked_params(
-        kind, spec.params, label=f"workflow '{spec.kind}'", pointer="/workflow/params"
-    )
-    return kind(spec) if params is None else kind(spec, params)
+    label = f"workflow '{spec.kind}'"
+    params = plugins.checked_params(kind, spec.params, label=label, pointer="/workflow/params")
+    return plugins.constructed(kind, spec, params, label=label, pointer="/workflow/kind")

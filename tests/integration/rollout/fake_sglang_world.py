@@ -50,9 +50,14 @@ class FakeSglangWorld:
 
     def calls(self, path: str) -> list[tuple[int, str | None]]:
         """(process, adapter) of every call of one kind."""
-        lines = (self.folder / "calls").read_text().splitlines()
-        found = [json.loads(line) for line in lines]
-        return [(pid, name) for pid, called, name in found if called == path]
+        return [(pid, name) for pid, called, name in self._all_calls() if called == path]
+
+    def names(self) -> list[str]:
+        """The path of every call, in their order."""
+        return [path for _, path, _ in self._all_calls()]
+
+    def _all_calls(self) -> list[tuple[int, str, str | None]]:
+        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
 
 
 def version(weights: StagedWeights, number: int) -> StagedWeights:

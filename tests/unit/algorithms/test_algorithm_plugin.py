@@ -14,10 +14,13 @@ import pytest
 from pydantic import BaseModel, ConfigDict, create_model
 
 from troupe import plugins
+from troupe.algorithms.algorithm import Needs
 from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.load import load_algorithm
 from troupe.episodes.dryrun import dry_run
 from troupe.errors import InvalidArgumentError
+from troupe.samplers.sampler import Sampler
+from troupe.samplers.tree import TreeSampler
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import WorkflowSpec
@@ -152,6 +155,70 @@ def test_plugin_when_a_parameter_takes_any_field_then_it_has_them() -> None:
     assert made.params.notes.of == "mine"
     with pytest.raises(SpecInvalidError, match="unknown field"):
         load_algorithm(AlgorithmSpec(kind=f"{__name__}:Nested", params={**params, "note": 1}))
+
+
+class Partial:
+    """Neither advantages nor a loss."""
+
+    needs = Needs()
+    aggregation = "token"
+
+    def __init__(self, spec: AlgorithmSpec) -> None: ...
+
+    def sampler(self) -> Sampler:
+        return TreeSampler(4)
+
+    def across_groups(self, groups: Any, advantages: Any) -> Any:
+        return advantages
+
+
+class BadNeeds(GroupRelative):
+    @property
+    def needs(self) -> Needs:
+        raise KeyError("old")
+
+
+class BadSampler(GroupRelative):
+    def sampler(self) -> Sampler:
+        raise ValueError("no sampler today")
+
+
+class OtherSampler(GroupRelative):
+    def sampler(self) -> Any:
+        return object()
+
+
+class OtherNeeds(GroupRelative):
+    needs: Any = frozenset({"old"})
+
+
+class Tokens(GroupRelative):
+    aggregation: Any = "tokens"
+
+
+class Unmade(GroupRelative):
+    def __init__(self, spec: AlgorithmSpec) -> None:
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Partial", "'Partial' has no advantages, loss; derive it from troupe.GroupRelative"),
+        ("BadNeeds", r"needs raised KeyError: 'old' \(at .*, line \d+, in needs: `raise KeyError"),
+        ("BadSampler", r"sampler raised ValueError: no sampler today \(at .*, in sampler"),
+        ("OtherSampler", r"sampler \(at .*\) gave a object without num_trajectories, .*, choose"),
+        ("OtherNeeds", r"needs gave frozenset.*; give troupe.algorithms.algorithm.Needs"),
+        ("Tokens", "aggregation gave 'tokens'; give one of token, sequence, sequence_sum"),
+        ("Unmade", r"cannot be made: RuntimeError: not today \(at .*, in __init__"),
+    ],
+)
+def test_plugin_when_a_hook_that_is_read_at_once_fails_then_it_is_refused(
+    name: str, words: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
+        load_algorithm(AlgorithmSpec(kind=f"{__name__}:{name}"))
+    assert caught.value.pointer == "/algorithm/kind"
 
 
 class Waits:

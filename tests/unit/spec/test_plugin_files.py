@@ -57,6 +57,7 @@ def test_file_when_it_changes_then_the_new_class_is_loaded(folder: Path) -> None
         ("my_task.py:Cuont", "my_task.py defines no 'Cuont'; did you mean 'Count'"),
         ("broken.py:Count", "invalid syntax"),
         ("folder.py:Count", "Is a directory"),
+        ("fails.py:Count", r"NameError: .*'LIMIT'.* \(at .*fails.py, line 2, .*`COUNT = LIMIT`\)"),
     ],
 )
 def test_file_when_it_cannot_be_loaded_then_says_why(
@@ -64,8 +65,27 @@ def test_file_when_it_cannot_be_loaded_then_says_why(
 ) -> None:
     (folder / "broken.py").write_text("def :")
     (folder / "folder.py").mkdir()
+    (folder / "fails.py").write_text("\nCOUNT = LIMIT\n")
     with pytest.raises(InvalidArgumentError, match=message):
         plugins.load(plugins.TASKS, f"{folder}/{target}")
+
+
+def test_task_when_its_constructor_raises_then_says_where(folder: Path) -> None:
+    (folder / "lazy.py").write_text(
+        TASK + "\n    def __init__(self, params):\n        raise KeyError('rows')\n"
+    )
+    words = r"task '.*' cannot be made: KeyError: 'rows' \(at .*lazy.py, line \d+, in __init__"
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
+        load_family(f"{folder}/lazy.py:Count", {})
+    assert caught.value.pointer == "/task/name"
+
+
+def test_task_when_the_machine_lacks_memory_then_the_task_is_not_blamed(folder: Path) -> None:
+    (folder / "huge.py").write_text(
+        TASK + "\n    def __init__(self, params):\n        raise MemoryError\n"
+    )
+    with pytest.raises(MemoryError):
+        load_family(f"{folder}/huge.py:Count", {})
 
 
 @pytest.mark.parametrize("modules", [(), ("my_task",), ("my", "my_task.py"), ("/",)])

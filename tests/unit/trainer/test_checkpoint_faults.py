@@ -5,6 +5,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -137,11 +138,17 @@ def test_best_when_the_newest_state_is_torn_then_is_still_known(tmp_path: Path) 
     assert "step-00002" in _names(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("remembered", "problem"),
+    [
+        ({"mean": torch.tensor(0.5)}, "Tensor is not JSON serializable"),
+        ({"by_turn": [{1: 0.5}]}, "the key 1 is no text"),
+    ],
+)
 def test_save_when_an_algorithm_remembers_what_json_does_not_hold_then_the_job_fails(
-    tmp_path: Path,
+    tmp_path: Path, remembered: dict[str, Any], problem: str
 ) -> None:
     checkpoints = _run(tmp_path, 1)
-    remembered = replace(_contents(2), baselines={"mean": torch.tensor(0.5)})
-    with pytest.raises(JobFailedError, match=r"`baselines` .*Tensor is not JSON serializable"):
-        checkpoints.save(remembered)
+    with pytest.raises(JobFailedError, match=rf"`baselines` .*{problem}"):
+        checkpoints.save(replace(_contents(2), baselines=remembered))
     assert _names(tmp_path) == ["step-00001"]

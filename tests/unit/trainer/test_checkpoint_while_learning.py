@@ -111,7 +111,7 @@ async def test_baselines_when_the_next_step_is_credited_meanwhile_then_a_checkpo
 
 
 class Faulty(Summing):
-    """Its ``baselines`` raises, or gives what nobody can copy."""
+    """Its ``baselines`` raises, or gives what nobody can copy; nothing can be restored."""
 
     fault = ""
 
@@ -119,6 +119,9 @@ class Faulty(Summing):
         if self.fault == "raises":
             raise KeyError("rewards")
         return {"rewards": (reward for reward in self.seen["rewards"])}
+
+    def restore_baselines(self, baselines: Mapping[str, Any]) -> None:
+        self.seen = {"rewards": baselines["prizes"]}
 
 
 @pytest.mark.parametrize("fault", ["raises", "no copy"])
@@ -131,5 +134,18 @@ async def test_baselines_when_the_algorithms_own_code_fails_then_the_job_ends_an
     try:
         with pytest.raises(JobFailedError, match="algorithm 'Faulty': baselines raised"):
             learners.baselines()
+    finally:
+        learners.close()
+
+
+async def test_restore_when_the_algorithms_own_code_fails_then_the_job_ends_and_names_it(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Faulty", "group_size": 4})
+    learners = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        words = "restore_baselines raised KeyError: 'prizes' .*in restore_baselines"
+        with pytest.raises(JobFailedError, match=words):
+            learners.restore(learners.states(), {"rewards": []})
     finally:
         learners.close()

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -329,12 +329,25 @@ def _storable(baselines: Mapping[str, Any]) -> dict[str, Any]:
     """``baselines``; raises JobFailedError where JSON does not hold them: no restart would help."""
     try:
         json.dumps(dict(baselines))
+        problem = next(_other_keys(baselines), "")
     except (TypeError, ValueError) as error:
+        problem = str(error)
+    if problem:
         raise JobFailedError(
-            f"What the algorithm's `baselines` returns can't be kept in a checkpoint: {error}. Let "
-            "it return numbers, texts, lists and maps with texts as keys."
-        ) from error
+            f"What the algorithm's `baselines` returns can't be kept in a checkpoint: {problem}. "
+            "Let it return numbers, texts, lists and maps with texts as keys."
+        )
     return dict(baselines)
+
+
+def _other_keys(value: Any) -> Iterator[str]:
+    """Keys that JSON would give back as texts."""
+    for key in value if isinstance(value, Mapping) else ():
+        if not isinstance(key, str):
+            yield f"the key {key!r} is no text"
+    inner = value.values() if isinstance(value, Mapping) else value
+    for each in inner if isinstance(value, Mapping | list | tuple) else ():
+        yield from _other_keys(each)
 
 
 def steps_of_all(run_dir: Path, spec: JobSpec) -> list[int]:

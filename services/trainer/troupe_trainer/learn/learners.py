@@ -9,8 +9,9 @@ import copy
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -264,24 +265,35 @@ class Learners:
         algorithm = self._algorithm
         if not isinstance(algorithm, Remembering):
             return {}
-        try:
+        with self._may_raise("baselines"):
             return copy.deepcopy(algorithm.baselines())
-        except Exception as error:
-            if isinstance(error, TroupeError) or is_of_the_machine(error):
-                raise
-            raise JobFailedError(f"{hook_raised(algorithm, 'baselines', error)}.") from error
 
     def restore(
         self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None
     ) -> None:
-        """Continue from ``states`` and ``baselines``; call it on the thread."""
+        """Continue from ``states`` and ``baselines``; call it on the thread.
+
+        Raises JobFailedError where the algorithm's own code fails.
+        """
         self._begin(-1)
         if isinstance(self._algorithm, Remembering):
-            self._algorithm.restore_baselines(baselines or {})
+            with self._may_raise("restore_baselines"):
+                self._algorithm.restore_baselines(baselines or {})
         for policy, learner in self.by_policy.items():
             learner.restore(state_of(states, policy))
         if self._critics is not None:
             self._critics.restore(states)
+
+    @contextmanager
+    def _may_raise(self, hook: str) -> Generator[None]:
+        """A hook of the algorithm is called: what its code raises would be raised again by every
+        restart, so it ends the job."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, TroupeError) or is_of_the_machine(error):
+                raise
+            raise JobFailedError(f"{hook_raised(self._algorithm, hook, error)}.") from error
 
     def close(self) -> None:
         """End the thread after its current work."""

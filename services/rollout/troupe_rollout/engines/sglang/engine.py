@@ -220,7 +220,12 @@ class SglangEngine:
             await versions.activate(policy_version)
 
     async def discard(self, policy: str, policy_version: int) -> None:
-        await self._of(policy).versions.discard(policy_version)
+        versions = self._of(policy).versions
+        if self._turns.state != "awake":  # whoever wakes loads what is held then
+            versions.forget(policy_version)
+            return
+        async with self._turns.user(waits=False):
+            await versions.discard(policy_version)
 
     def policies(self) -> list[PolicyState]:
         return [served.versions.state() for served in self._served.values()]

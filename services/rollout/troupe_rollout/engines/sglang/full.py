@@ -138,9 +138,13 @@ class FullVersions:
         async with self.use(policy_version, staged_too=True):
             self._table.activate(policy_version)
 
+    def forget(self, policy_version: int) -> None:
+        """Forget a staged version, and ask nothing of the server."""
+        self._table.discard(policy_version)
+
     async def discard(self, policy_version: int) -> None:
         """Forget a staged version; the active one is loaded again if the canary replaced it."""
-        self._table.discard(policy_version)
+        self.forget(policy_version)
         active = self._table.active_version
         if active is not None and self._resident is not self._table.serving(active):
             with contextlib.suppress(TroupeError):  # the next request tries again, and reports why
@@ -213,6 +217,10 @@ class FullVersions:
             while not swap.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait({swap})
+            if not swap.cancelled() and (error := swap.exception()) is not None:
+                _log.warning(
+                    "sglang.swap_failed", version=snapshot.policy_version, error=str(error)
+                )
             raise
 
     async def _swap(self, snapshot: Snapshot) -> None:

@@ -97,9 +97,14 @@ class LoraVersions:
         self._table.activate(policy_version)
         await self._settle()
 
+    def forget(self, policy_version: int) -> None:
+        """Forget a version without waiting; a server that refuses in its sleep is asked again at
+        the next push."""
+        self._table.discard(policy_version)
+
     async def discard(self, policy_version: int) -> None:
         """Unload a version, after its last request if it has any."""
-        self._table.discard(policy_version)
+        self.forget(policy_version)
         await self._settle()
 
     @contextlib.asynccontextmanager
