@@ -26,9 +26,9 @@ SEARCH = "search"
 WORDS = (*KEYWORDS.values(), TOOL, PLANNER, "walls", "at", "goal", "open", "from", *MOVES)
 TRIAL_WORDS = ("tried", "nothing", "ends", "clear", "blocked")
 
-_MOVE_LIST = r"[\s:(\[]*((?:[UDLR][\s,]*)*)(?![A-Za-z])[\])]*"
+_MOVE_LIST = r"[\s:(\[*`]*((?:[UDLR][\s,]*)*)(?![A-Za-z])[\])*`]*"
 
-_CELL = r"[\s:(\[]*([a-z]\d{1,2})\b[\])]*"
+_CELL = r"[\s:(\[*`]*([a-z]\d{1,2})\b[\])*`]*"
 
 
 @dataclass(frozen=True, slots=True)

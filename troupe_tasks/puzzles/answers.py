@@ -51,6 +51,6 @@ def _last(call: re.Pattern[str], text: str) -> re.Match[str] | None:
 def _patterns(keyword: str, item: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     uncaptured = re.sub(r"\((?!\?)", "(?:", item)
     # An action never runs into a word that follows it: "R" of "Right" is none.
-    rest = rf"\b[\s:(\[]*((?:{uncaptured}(?![A-Za-z0-9])[\s,;]*)*)[\])]*"
+    rest = rf"\b[\s:(\[*`]*((?:{uncaptured}(?![A-Za-z0-9])[\s,;]*)*)[\])*`]*"
     calls = (rf"\b{keyword}{rest}", rf"\b(?i:{keyword}){rest}")
     return re.compile(calls[0]), re.compile(calls[1]), re.compile(item)
