@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from troupe.errors import WeightsRejectedError
+from troupe.publishing.hub_cache import cached_model
 from troupe.runtime.engines.engine import Engine, StagedWeights
 from troupe.runtime.weights import read_layout
 from troupe.spec.vision import takes_images
@@ -25,6 +26,8 @@ _CONFIG = json.dumps(
 async def stage_bare(engine: Engine, policy: str, model: str, folder: Path) -> None:
     """Stage the base ``model`` as version 0 of ``policy``; files go to ``folder``.
 
+    ``model`` is a folder, or a hub id that ``engine`` has fetched.
+
     Raises WeightsRejectedError when the engine accepts neither form.
     """
     path = folder / f"{policy}.safetensors"
@@ -33,7 +36,8 @@ async def stage_bare(engine: Engine, policy: str, model: str, folder: Path) -> N
     try:
         await engine.stage(staged)
     except WeightsRejectedError:
-        shapes = zero_shapes(Path(model))
+        cached = cached_model(model)  # of a hub id the engine has fetched the files
+        shapes = zero_shapes(cached.folder if cached else Path(model))
         if not shapes:
             raise
         write_zeros(path, shapes)
@@ -47,7 +51,7 @@ def zero_shapes(model: Path) -> dict[str, tuple[int, ...]]:
     """
     shapes: dict[str, tuple[int, ...]] = {}
     sees = takes_images(str(model))
-    for file in sorted(model.glob("*.safetensors")):
+    for file in sorted(model.expanduser().glob("*.safetensors")):
         for tensor in read_layout(file):
             name = module_name(tensor.name) if sees else tensor.name
             target, _, leaf = name.rpartition(".")

@@ -3,7 +3,6 @@
 Owns what stands for that version in an engine. Never decides which teachers are served here.
 """
 
-import asyncio
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,16 +19,5 @@ async def hold_teachers(engine: Engine, teachers: Mapping[str, PolicySpec]) -> N
     """
     with tempfile.TemporaryDirectory(prefix="troupe-teachers-") as files:
         for name, spec in teachers.items():
-            folder = await asyncio.to_thread(_folder, spec.model)
-            await stage_bare(engine, name, folder, Path(files))
+            await stage_bare(engine, name, spec.model, Path(files))
             await engine.activate(name, 0)
-
-
-def _folder(model: str) -> str:
-    """The folder of a model, which for a hub id is where the engine has downloaded it to."""
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return str(folder)
-    from huggingface_hub import snapshot_download
-
-    return snapshot_download(model, local_files_only=True, allow_patterns=["*.safetensors"])

@@ -1,9 +1,11 @@
 """A model without an adapter is served as it is, in either form that engines take."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from safetensors.torch import load_file
 
 from benchmarks.random_model import save_random_model
@@ -82,6 +84,25 @@ def test_zero_adapter_when_the_model_takes_images_then_is_one_that_sglang_takes(
     base = read_base(PolicySpec(model=str(model)))
     check_adapter(base, staged, LoraSpec(rank=1, alpha=1))
     assert len(load_file(path)) == 2 * 2 * 7
+
+
+async def test_bare_model_when_it_is_a_hub_id_then_the_fetched_files_are_read(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache of the hub's client, as a download leaves it; nothing is downloaded here."""
+    commit, repo = "a" * 40, tmp_path / "hub" / "models--org--base"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text(commit)
+    shutil.copytree(model, repo / "snapshots" / commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    engine = WantsEveryLayer()
+    await engine.start({"p": PolicySpec(model=str(model))})
+    try:
+        await stage_bare(engine, "p", "org/base", tmp_path)
+        await engine.activate("p", 0)
+        assert len(load_file(tmp_path / "p.safetensors")) == 2 * 2 * 7
+    finally:
+        await engine.stop()
 
 
 async def test_bare_model_when_its_files_are_not_here_then_the_refusal_stands(
