@@ -9,11 +9,11 @@ never in a sandbox. A router that strangers can reach limits the modules.
 import importlib
 import importlib.util
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
@@ -24,9 +24,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError, create_model
 
 from troupe.code_places import raised_in
-from troupe.errors import InvalidArgumentError, TroupeError
-from troupe.runtime.transient import is_transient
+from troupe.errors import InvalidArgumentError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.transient import is_of_code
 from troupe.spec.issues import Issue, SpecInvalidError, issues_of, suggest
+
+_log = get_logger(__name__)
 
 TASKS = "troupe.tasks"
 TASK_IMPORTERS = "troupe.task_importers"
@@ -189,35 +192,48 @@ def constructed(plugin: Any, *arguments: Any, label: str, pointer: str) -> Any:
     Raises InvalidArgumentError that names the line where the plug-in's own code raises; ``label``
     names the plug-in. What the machine lacks, such as memory, is raised as it is.
     """
-    try:
+    remedy = "correct its code, or the parameters that it was given"
+    with _refusing(f"{label} cannot be made", pointer, lambda _: remedy):
         return plugin(*(argument for argument in arguments if argument is not None))
-    except Exception as error:
-        if isinstance(error, TroupeError) or is_transient(error):
+
+
+@contextmanager
+def _refusing(
+    what: str, pointer: str | None, remedy: Callable[[BaseException], str]
+) -> Generator[None]:
+    """Code of a plug-in runs: what it raises is told with ``what``, the line and ``remedy``."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if not is_of_code(error) or (isinstance(error, OSError) and are_limited()):
             raise
-        raise InvalidArgumentError(
-            f"{label} cannot be made: {_told(error)}; correct its constructor", pointer=pointer
-        ) from error
+        if are_limited():
+            _log.warning("plugin.refused", what=what, exc_info=error)
+        message = f"{what}: {_told(error)}; {remedy(error)}"
+        raise InvalidArgumentError(message, pointer=pointer) from error
 
 
-def _told(error: Exception) -> str:
-    """``error`` in words, and where its author's code raised it."""
-    is_told = isinstance(error, ImportError | SyntaxError | OSError)
+def _told(error: BaseException) -> str:
+    """``error`` in words, and where its author's code raised it.
+
+    Strangers are told what is missing; what else the operator's code says is for its log.
+    """
+    is_plain = isinstance(error, ImportError | SyntaxError | OSError)
+    words = str(error) if is_plain else f"{type(error).__name__}: {error}"
+    if are_limited():
+        return words if is_plain else f"{type(error).__name__} (the service's log says where)"
     place = raised_in(error)
-    words = str(error) if is_told else f"{type(error).__name__}: {error}"
     return f"{words} (at {place})" if place else words
 
 
 def _loaded(entry: EntryPoint, name: str, pointer: str | None) -> Any:
-    try:
+    def remedy(error: BaseException) -> str:
+        is_missing = isinstance(error, ImportError | AttributeError)
+        how = "reinstall" if is_missing else "correct"
+        return f"{how} the package that provides it{', with its extras' if is_missing else ''}"
+
+    with _refusing(f"'{name}' ({entry.value}) cannot be imported", pointer, remedy):
         return entry.load()
-    except Exception as error:
-        if isinstance(error, TroupeError) or is_transient(error):
-            raise
-        raise InvalidArgumentError(
-            f"'{name}' ({entry.value}) cannot be imported: {_told(error)}; "
-            "reinstall the package that provides it, with its extras",
-            pointer=pointer,
-        ) from error
 
 
 def _checked(group: str, name: str, plugin: Any, pointer: str | None) -> Any:
@@ -237,7 +253,8 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
     module_name, _, attribute = name.rpartition(":")
     _check_allowed(module_name, name, pointer)
     is_file = module_name.endswith(".py")
-    try:
+    remedy = partial(_remedy, module_name)
+    with _refusing(f"'{name}' cannot be imported", pointer, remedy):
         module = (
             _module_of_file(Path(module_name).expanduser())
             if is_file
@@ -250,13 +267,6 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
                 pointer=pointer,
             )
         plugin = getattr(module, attribute)
-    except Exception as error:
-        if isinstance(error, TroupeError) or is_transient(error):
-            raise
-        raise InvalidArgumentError(
-            f"'{name}' cannot be imported: {_told(error)}; {_remedy(module_name, error)}",
-            pointer=pointer,
-        ) from error
     if is_file:
         return plugin
     # An allowed module may import names that are not its own, such as os.system.
@@ -273,10 +283,11 @@ def _defined_in(module: ModuleType) -> list[str]:
     ]
 
 
-def _remedy(module: str, error: Exception) -> str:
+def _remedy(module: str, error: BaseException) -> str:
     if not module.endswith(".py"):
-        return "check the module path and the attribute"
-    if not isinstance(error, OSError):
+        is_missing = isinstance(error, ImportError | ValueError)
+        return "check the module path and the attribute" if is_missing else "correct the module"
+    if not isinstance(error, OSError) or raised_in(error):
         return "correct the file"
     # A platform reads the files of its own machine.
     return (

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from troupe.candidates import GroupOutcome as GroupOutcome
 from troupe.code_places import defined_at, raised_at
-from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.errors import InvalidArgumentError
 from troupe.finite import is_finite
-from troupe.runtime.transient import is_transient
+from troupe.runtime.transient import is_of_code
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -167,7 +167,7 @@ def _called(
         answer = getattr(algorithm, hook)(*arguments)
         given = [list(values) for values in ([answer] if hook == "advantages" else answer)]
     except Exception as error:
-        if isinstance(error, TroupeError) or is_transient(error):
+        if not is_of_code(error):
             raise
         raise InvalidArgumentError(hook_raised(algorithm, hook, error)) from error
     if len(given) != len(groups):
@@ -186,9 +186,11 @@ def _called(
 def hook_raised(algorithm: Algorithm, hook: str, error: Exception) -> str:
     """The sentence about ``error``, which the code of ``hook`` raised: it names the line."""
     place = raised_at(error) or defined_at(_written(algorithm, hook))
+    at = f" (at {place})" if place else ""
+    name = type(algorithm).__name__
     return (
-        f"algorithm '{type(algorithm).__name__}': {hook} raised {type(error).__name__}: {error} "
-        f"(at {place}). Correct the algorithm"
+        f"algorithm '{name}': {hook} raised {type(error).__name__}: {error}{at}. Correct the "
+        "algorithm"
     )
 
 

@@ -4,8 +4,8 @@ from typing import Any, get_args
 
 from troupe import plugins
 from troupe.algorithms.algorithm import Aggregation, Algorithm, Needs, hook_gave, hook_raised
-from troupe.errors import InvalidArgumentError, TroupeError
-from troupe.runtime.transient import is_transient
+from troupe.errors import InvalidArgumentError
+from troupe.runtime.transient import is_of_code
 from troupe.samplers.sampler import Sampler
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import Issue, SpecInvalidError
@@ -37,37 +37,38 @@ def load_algorithm(spec: AlgorithmSpec) -> Algorithm:
 
 def _check_hooks(algorithm: Algorithm) -> None:
     """What is read before the first step answers, and what is called later is there."""
-    missing = [name for name in _CALLED_LATER if not hasattr(algorithm, name)]
-    if missing:
-        name = type(algorithm).__name__
+    kind = type(algorithm)
+    if missing := [name for name in _CALLED_LATER if not callable(getattr(kind, name, None))]:
         raise InvalidArgumentError(
-            f"algorithm '{name}' has no {', '.join(missing)}; derive it from troupe.GroupRelative, "
-            "or give it all hooks of troupe.Algorithm",
+            f"algorithm '{kind.__name__}' has no method {', '.join(missing)}; derive it from "
+            "troupe.GroupRelative, or give it all hooks of troupe.Algorithm",
             pointer=_KIND,
         )
-    needs, aggregation = _answer(algorithm, "needs"), _answer(algorithm, "aggregation")
+    needs = _answer(algorithm, "needs")
     if not isinstance(needs, Needs):
-        raise _wrong(algorithm, "needs", f"{needs!r}; give troupe.algorithms.algorithm.Needs")
-    if aggregation not in get_args(Aggregation):
+        what = f"a {type(needs).__name__}; make it a property (or an attribute) that gives Needs"
+        raise _wrong(algorithm, "needs", what)
+    aggregation = _answer(algorithm, "aggregation")
+    if not isinstance(aggregation, str) or aggregation not in get_args(Aggregation):
         known = ", ".join(get_args(Aggregation))
-        raise _wrong(algorithm, "aggregation", f"{aggregation!r}; give one of {known}")
-    sampler = _answer(algorithm, "sampler")
+        what = f"{aggregation!r}; make it a property (or an attribute) that gives one of {known}"
+        raise _wrong(algorithm, "aggregation", what)
+    sampler = _answer(algorithm, "sampler", is_called=True)
     if missing := [name for name in _OF_A_SAMPLER if not hasattr(sampler, name)]:
         what = f"a {type(sampler).__name__} without {', '.join(missing)}; give a troupe.Sampler"
         raise _wrong(algorithm, "sampler", what)
 
 
-def _answer(algorithm: Algorithm, hook: str) -> Any:
-    """What a property or a method without arguments gives."""
+def _answer(algorithm: Algorithm, hook: str, *, is_called: bool = False) -> Any:
+    """What a property, or a method without arguments, gives."""
     try:
         value = getattr(algorithm, hook)
-        return value() if callable(value) else value
+        return value() if is_called else value
     except Exception as error:
-        if isinstance(error, TroupeError) or is_transient(error):
+        if not is_of_code(error):
             raise
-        raise InvalidArgumentError(
-            f"{hook_raised(algorithm, hook, error)}.", pointer=_KIND
-        ) from error
+        message = f"{hook_raised(algorithm, hook, error)}."
+        raise InvalidArgumentError(message, pointer=_KIND) from error
 
 
 def _wrong(algorithm: Algorithm, hook: str, what: str) -> InvalidArgumentError:

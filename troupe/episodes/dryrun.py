@@ -13,9 +13,9 @@ from troupe.code_places import raised_in
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.episodes.player import Played
-from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.errors import InvalidArgumentError
 from troupe.ids import ticket_id, train_round
-from troupe.runtime.transient import is_transient
+from troupe.runtime.transient import is_of_code
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.job import JobSpec
 
@@ -40,7 +40,7 @@ async def dry_run(
     try:
         return await _played(spec, num_tasks, open_sandbox)
     except Exception as error:
-        if isinstance(error, TroupeError) or is_transient(error):
+        if not is_of_code(error):
             raise
         place = raised_in(error)
         raise InvalidArgumentError(

@@ -36,12 +36,18 @@ async def stage_bare(engine: Engine, policy: str, model: str, folder: Path) -> N
     try:
         await engine.stage(staged)
     except WeightsRejectedError:
-        cached = cached_model(model)  # of a hub id the engine has fetched the files
-        shapes = zero_shapes(cached.folder if cached else Path(model))
+        shapes = zero_shapes(_folder(model))
         if not shapes:
             raise
         write_zeros(path, shapes)
         await engine.stage(staged)
+
+
+def _folder(model: str) -> Path:
+    """Where the files of a model are: a folder, or the hub client's cache."""
+    folder = Path(model).expanduser()
+    cached = None if folder.is_dir() else cached_model(model)
+    return cached.folder if cached else folder
 
 
 def zero_shapes(model: Path) -> dict[str, tuple[int, ...]]:
@@ -51,7 +57,7 @@ def zero_shapes(model: Path) -> dict[str, tuple[int, ...]]:
     """
     shapes: dict[str, tuple[int, ...]] = {}
     sees = takes_images(str(model))
-    for file in sorted(model.expanduser().glob("*.safetensors")):
+    for file in sorted(model.glob("*.safetensors")):
         for tensor in read_layout(file):
             name = module_name(tensor.name) if sees else tensor.name
             target, _, leaf = name.rpartition(".")

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from google.protobuf.message import DecodeError, EncodeError
 
+from troupe.errors import TroupeError
+
 _ERRNOS = frozenset(
     {
         errno.ENOSPC,
@@ -46,3 +48,9 @@ def is_transient(error: BaseException) -> bool:
         if isinstance(error, kind):
             return any(phrase in str(error) for phrase in words)
     return isinstance(error, MemoryError)
+
+
+def is_of_code(error: BaseException) -> bool:
+    """Whether the code that was called is to blame: it said nothing on purpose, by a TroupeError,
+    and the machine lacks nothing."""
+    return not isinstance(error, TroupeError) and not is_transient(error)

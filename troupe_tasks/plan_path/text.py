@@ -13,6 +13,7 @@ from typing import Literal
 from troupe.tasks.family import Message, Observation
 from troupe_tasks.plan_path.grid import FREE, MOVES, WALL, Cell, name
 from troupe_tasks.plan_path.state import State, Trial
+from troupe_tasks.puzzles.answers import without_marks
 
 Style = Literal["compact", "verbose"]
 
@@ -26,9 +27,9 @@ SEARCH = "search"
 WORDS = (*KEYWORDS.values(), TOOL, PLANNER, "walls", "at", "goal", "open", "from", *MOVES)
 TRIAL_WORDS = ("tried", "nothing", "ends", "clear", "blocked")
 
-_MOVE_LIST = r"[\s:(\[*`]*((?:[UDLR][\s,]*)*)(?![A-Za-z])[\])*`]*"
+_MOVE_LIST = r"[\s:(\[]*((?:[UDLR][\s,]*)*)(?![A-Za-z])[\])]*"
 
-_CELL = r"[\s:(\[*`]*([a-z]\d{1,2})\b[\])*`]*"
+_CELL = r"[\s:(\[]*([a-z]\d{1,2})\b[\])]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +45,25 @@ def read_answer(agent: str, text: str, max_actions: int) -> Answer:
 
     Reasoning may stand before it. The answer is well formed when it holds 1 to ``max_actions``
     moves and nothing follows them; otherwise what can be read of it still counts. Where the last
-    one has no moves, the last ``Simulate ...`` or ``Plan ...`` that has some counts.
+    one has no moves, the last ``Simulate ...`` or ``Plan ...`` that has some counts; where none
+    has, the same is read again without marks of bold and code.
 
     Example: ``read_answer("planner", "go round: plan R R D", 8)`` has the moves ``RRD``.
     """
-    keyword = KEYWORDS[agent]
+    found = _read(KEYWORDS[agent], text, max_actions)
+    if found.moves or (plain := without_marks(text)) == text:
+        return found
+    return _read(KEYWORDS[agent], plain, max_actions)
+
+
+def _read(keyword: str, text: str, max_actions: int) -> Answer:
     call = _last_call(keyword, text)
     if call is None or not call.group(1):
         call = _last_call(f"{keyword.capitalize()}|{keyword.upper()}", text, with_moves=True)
     if call is None:
         return Answer("", is_well_formed=False)
     moves = re.sub(r"[^UDLR]", "", call.group(1))
-    ends_there = not text[call.end() :].strip()
+    ends_there = not without_marks(text[call.end() :]).strip()
     return Answer(moves[:max_actions], ends_there and 0 < len(moves) <= max_actions)
 
 

@@ -121,6 +121,8 @@ class Families:
             try:
                 plugins.load(plugins.TASKS, name)
             except InvalidArgumentError as error:
+                if self._bundle:
+                    raise
                 raise NotFoundError(error.message) from error
             try:
                 family = load_family(name, params)

@@ -196,6 +196,28 @@ class Tokens(GroupRelative):
     aggregation: Any = "tokens"
 
 
+class MethodNeeds(GroupRelative):
+    def needs(self) -> Any:  # not a property
+        return Needs()
+
+
+class AttributeSampler(GroupRelative):
+    sampler: Any = TreeSampler(4)
+
+
+class Delegating:
+    """Its hooks are not on the class, where the trainer looks for them."""
+
+    def __init__(self, spec: AlgorithmSpec) -> None:
+        self._inner = GroupRelative(spec)
+
+    needs = property(lambda self: self._inner.needs)
+    sampler = property(lambda self: self._inner.sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 class Unmade(GroupRelative):
     def __init__(self, spec: AlgorithmSpec) -> None:
         raise RuntimeError("not today")
@@ -204,12 +226,15 @@ class Unmade(GroupRelative):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Partial", "'Partial' has no advantages, loss; derive it from troupe.GroupRelative"),
+        ("Partial", "'Partial' has no method advantages, loss; derive it from troupe.Group"),
+        ("Delegating", "'Delegating' has no method advantages, across_groups, loss"),
+        ("MethodNeeds", r"needs \(at .*, line \d+\) gave a method; make it a property"),
+        ("AttributeSampler", r"sampler raised TypeError: 'TreeSampler' object is not callable"),
         ("BadNeeds", r"needs raised KeyError: 'old' \(at .*, line \d+, in needs: `raise KeyError"),
         ("BadSampler", r"sampler raised ValueError: no sampler today \(at .*, in sampler"),
         ("OtherSampler", r"sampler \(at .*\) gave a object without num_trajectories, .*, choose"),
-        ("OtherNeeds", r"needs gave frozenset.*; give troupe.algorithms.algorithm.Needs"),
-        ("Tokens", "aggregation gave 'tokens'; give one of token, sequence, sequence_sum"),
+        ("OtherNeeds", r"needs gave a frozenset; make it a property .* that gives Needs"),
+        ("Tokens", "aggregation gave 'tokens'; .* gives one of token, sequence, sequence_sum"),
         ("Unmade", r"cannot be made: RuntimeError: not today \(at .*, in __init__"),
     ],
 )

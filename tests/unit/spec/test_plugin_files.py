@@ -57,6 +57,7 @@ def test_file_when_it_changes_then_the_new_class_is_loaded(folder: Path) -> None
         ("my_task.py:Cuont", "my_task.py defines no 'Cuont'; did you mean 'Count'"),
         ("broken.py:Count", "invalid syntax"),
         ("folder.py:Count", "Is a directory"),
+        ("ends.py:Count", r"SystemExit: 3 \(at .*ends.py, line 3"),
         ("fails.py:Count", r"NameError: .*'LIMIT'.* \(at .*fails.py, line 2, .*`COUNT = LIMIT`\)"),
     ],
 )
@@ -65,6 +66,7 @@ def test_file_when_it_cannot_be_loaded_then_says_why(
 ) -> None:
     (folder / "broken.py").write_text("def :")
     (folder / "folder.py").mkdir()
+    (folder / "ends.py").write_text("import sys\n\nsys.exit(3)\n")
     (folder / "fails.py").write_text("\nCOUNT = LIMIT\n")
     with pytest.raises(InvalidArgumentError, match=message):
         plugins.load(plugins.TASKS, f"{folder}/{target}")
@@ -78,6 +80,31 @@ def test_task_when_its_constructor_raises_then_says_where(folder: Path) -> None:
     with pytest.raises(InvalidArgumentError, match=words) as caught:
         load_family(f"{folder}/lazy.py:Count", {})
     assert caught.value.pointer == "/task/name"
+
+
+def test_module_when_strangers_name_it_then_they_are_told_neither_its_text_nor_its_lines(
+    folder: Path,
+) -> None:
+    (folder / "secret_task.py").write_text("KEYS = {'a': 1}['sk-secret']\n")
+    with (
+        plugins.only_modules(["secret_task"]),
+        pytest.raises(InvalidArgumentError, match=r"KeyError \(the service's log") as caught,
+    ):
+        plugins.load(plugins.TASKS, "secret_task:Count")
+    assert "sk-secret" not in caught.value.message
+
+
+def test_task_when_strangers_name_a_file_then_what_it_opens_is_no_ones_to_read(
+    folder: Path,
+) -> None:
+    """The router says that a file of the task can't be opened, without its path."""
+    (folder / "reads_task.py").write_text(
+        TASK + "\n    def __init__(self, params):\n        open('/no/such/place')\n"
+    )
+    with plugins.only_modules(["reads_task"]), pytest.raises(FileNotFoundError):
+        load_family("reads_task:Count", {})
+    with pytest.raises(InvalidArgumentError, match=r"/no/such/place.*or the parameters"):
+        load_family("reads_task:Count", {})
 
 
 def test_task_when_the_machine_lacks_memory_then_the_task_is_not_blamed(folder: Path) -> None:

@@ -200,6 +200,8 @@ def test_params_when_boards_are_too_few_or_impossible_then_are_refused(
         ("place l12", ("l12",), True),
         ("**Place:** a2, c1", ("a2", "c1"), True),
         ("place: `a2 c1`", ("a2", "c1"), True),
+        ("**Place:** **a2**, **c1**", ("a2", "c1"), True),
+        ("place: a2, c1\n\nI place `a2` first.", ("a2", "c1"), False),
         ("place a2\nplace c1", ("c1",), True),
         ("place a2 [2, 4, 1, 3]", ("a2",), False),
         ("[2, 4, 1, 3]", (), False),

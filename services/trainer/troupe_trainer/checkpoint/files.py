@@ -342,12 +342,12 @@ def _storable(baselines: Mapping[str, Any]) -> dict[str, Any]:
 
 def _other_keys(value: Any) -> Iterator[str]:
     """Keys that JSON would give back as texts."""
-    for key in value if isinstance(value, Mapping) else ():
-        if not isinstance(key, str):
-            yield f"the key {key!r} is no text"
-    inner = value.values() if isinstance(value, Mapping) else value
-    for each in inner if isinstance(value, Mapping | list | tuple) else ():
-        yield from _other_keys(each)
+    if isinstance(value, Mapping):
+        yield from (f"the key {key!r} is no text" for key in value if not isinstance(key, str))
+        value = value.values()
+    for inner in value:
+        if isinstance(inner, dict | list | tuple):
+            yield from _other_keys(inner)
 
 
 def steps_of_all(run_dir: Path, spec: JobSpec) -> list[int]:

@@ -9,9 +9,8 @@ import copy
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -262,11 +261,9 @@ class Learners:
 
         Raises JobFailedError where the algorithm's own code fails, or gives what can't be copied.
         """
-        algorithm = self._algorithm
-        if not isinstance(algorithm, Remembering):
+        if not isinstance(self._algorithm, Remembering):
             return {}
-        with self._may_raise("baselines"):
-            return copy.deepcopy(algorithm.baselines())
+        return self._asked("baselines")
 
     def restore(
         self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None
@@ -277,19 +274,17 @@ class Learners:
         """
         self._begin(-1)
         if isinstance(self._algorithm, Remembering):
-            with self._may_raise("restore_baselines"):
-                self._algorithm.restore_baselines(baselines or {})
+            self._asked("restore_baselines", baselines or {})
         for policy, learner in self.by_policy.items():
             learner.restore(state_of(states, policy))
         if self._critics is not None:
             self._critics.restore(states)
 
-    @contextmanager
-    def _may_raise(self, hook: str) -> Generator[None]:
-        """A hook of the algorithm is called: what its code raises would be raised again by every
+    def _asked(self, hook: str, *arguments: Any) -> Any:
+        """A copy of what a hook gives. What its code raises would be raised again by every
         restart, so it ends the job."""
         try:
-            yield
+            return copy.deepcopy(getattr(self._algorithm, hook)(*arguments))
         except Exception as error:
             if isinstance(error, TroupeError) or is_of_the_machine(error):
                 raise

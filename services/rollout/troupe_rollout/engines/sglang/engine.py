@@ -221,7 +221,7 @@ class SglangEngine:
 
     async def discard(self, policy: str, policy_version: int) -> None:
         versions = self._of(policy).versions
-        if self._turns.state != "awake":  # whoever wakes loads what is held then
+        if self._turns.state != "awake":  # loading has no device; a wake, or a request, loads
             versions.forget(policy_version)
             return
         async with self._turns.user(waits=False):
