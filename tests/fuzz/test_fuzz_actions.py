@@ -173,7 +173,7 @@ def _family(name: str) -> TaskFamily | None:
     try:
         return load_family(name, PARAMS.get(name, {}))
     except InvalidArgumentError as error:
-        if "cannot be imported" not in error.message:
+        if not isinstance(error.__cause__, ImportError):
             raise
         return None
 

@@ -209,7 +209,7 @@ async def test_bundle_when_it_does_what_honest_code_does_then_nothing_is_refused
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("1 / 0", "ZeroDivisionError: division by zero (at broken.py, line 1, in <module>: `1 / 0`)"),
+        ("1 / 0", "ZeroDivisionError: division by zero (at broken.py, line 1, in <module>"),
         ("raise SystemExit(3)", "SystemExit"),
         ("import nowhere", "nowhere"),
         ("def (", "invalid syntax"),
