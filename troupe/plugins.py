@@ -205,7 +205,7 @@ def _refusing(
     try:
         yield
     except (Exception, SystemExit) as error:
-        if not is_of_code(error) or (isinstance(error, OSError) and are_limited()):
+        if not is_of_code(error):
             raise
         if are_limited():
             _log.warning("plugin.refused", what=what, exc_info=error)
@@ -216,12 +216,14 @@ def _refusing(
 def _told(error: BaseException) -> str:
     """``error`` in words, and where its author's code raised it.
 
-    Strangers are told what is missing; what else the operator's code says is for its log.
+    Strangers are told what can't be imported; what else the operator's code says is for its log.
     """
     is_plain = isinstance(error, ImportError | SyntaxError | OSError)
     words = str(error) if is_plain else f"{type(error).__name__}: {error}"
     if are_limited():
-        return words if is_plain else f"{type(error).__name__} (the service's log says where)"
+        kind = getattr(error, "strerror", None) or type(error).__name__
+        is_told = is_plain and not isinstance(error, OSError)
+        return words if is_told else f"{kind} (the service's log says where)"
     place = raised_in(error)
     return f"{words} (at {place})" if place else words
 

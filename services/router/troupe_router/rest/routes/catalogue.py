@@ -60,7 +60,7 @@ async def get_schema() -> dict[str, Any]:
 def family(name: str) -> TaskFamilyDocument:
     """What REST says of a registered task family; an installation does not change while it runs."""
     try:
-        loaded = plugins.load(plugins.TASKS, name)
+        loaded = _installed(plugins.TASKS, name)
     except InvalidArgumentError as error:
         return TaskFamilyDocument(name=name, error=error.message)
     return TaskFamilyDocument(
@@ -71,6 +71,12 @@ def family(name: str) -> TaskFamilyDocument:
         local_terms={agent: dict(terms) for agent, terms in loaded.local_terms.items()},
         return_bound=loaded.return_bound,
     )
+
+
+def _installed(group: str, name: str) -> Any:
+    """A registered plug-in. Whoever asks is told of a fault in its code as strangers are."""
+    with plugins.only_modules(()):
+        return plugins.load(group, name)
 
 
 def _known_task(name: str) -> str:
@@ -85,7 +91,7 @@ def _algorithms() -> list[AlgorithmDocument]:
     listed: list[AlgorithmDocument] = []
     for name in plugins.registered(plugins.ALGORITHMS):
         try:
-            summary = (plugins.load(plugins.ALGORITHMS, name).__doc__ or "").strip()
+            summary = (_installed(plugins.ALGORITHMS, name).__doc__ or "").strip()
         except InvalidArgumentError as error:
             summary = error.message
         listed.append(AlgorithmDocument(name=name, summary=summary.partition("\n")[0]))
