@@ -52,10 +52,14 @@ def test_cells_when_their_base_is_kept_beside_them_then_it_has_the_digest_they_n
     results = learning_curve.RESULTS / "learning_second_base"
     plan = learning_curve.parse(["--results", str(results), "--work", str(tmp_path)])
     experiment = learning_curve.Experiment(plan)
-    bases = {line["base"] for line in experiment.cells.lines.values()}
-    assert bases == {base_digest(results / "bases" / "plan_path")}
-    cell = Cell("plan_path", "at_grpo", Setting(5e-4, 8), 0)
-    assert str(cell) in experiment.tuned()  # found by what is kept: nothing was made in ``work``
+    named = {
+        (name.partition(":")[0], line["base"]) for name, line in experiment.cells.lines.items()
+    }
+    kept = {(path.name, base_digest(path)) for path in (results / "bases").iterdir()}
+    assert named == kept
+    for task, _ in kept:
+        cell = Cell(task, "at_grpo", Setting(5e-4, 8), 0)
+        assert str(cell) in experiment.tuned()  # found by what is kept: ``work`` is empty
 
 
 def test_interval_when_tasks_of_a_map_fall_together_then_maps_are_drawn() -> None:
