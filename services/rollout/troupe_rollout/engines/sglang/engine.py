@@ -221,11 +221,10 @@ class SglangEngine:
 
     async def discard(self, policy: str, policy_version: int) -> None:
         versions = self._of(policy).versions
-        if self._turns.state != "awake":  # loading has no device; a wake, or a request, loads
-            versions.forget(policy_version)
-            return
-        async with self._turns.user(waits=False):
-            await versions.discard(policy_version)
+        versions.forget(policy_version)
+        if self._turns.state == "awake":  # else loading has no device; a wake, or a request, loads
+            async with self._turns.user(waits=False):
+                await versions.settle()
 
     def policies(self) -> list[PolicyState]:
         return [served.versions.state() for served in self._served.values()]

@@ -139,12 +139,11 @@ class FullVersions:
             self._table.activate(policy_version)
 
     def forget(self, policy_version: int) -> None:
-        """Forget a staged version, and ask nothing of the server."""
+        """Forget a staged version; the server holds it still if the canary loaded it."""
         self._table.discard(policy_version)
 
-    async def discard(self, policy_version: int) -> None:
-        """Forget a staged version; the active one is loaded again if the canary replaced it."""
-        self.forget(policy_version)
+    async def settle(self) -> None:
+        """Load the active version again if another one is in the server."""
         active = self._table.active_version
         if active is not None and self._resident is not self._table.serving(active):
             with contextlib.suppress(TroupeError):  # the next request tries again, and reports why

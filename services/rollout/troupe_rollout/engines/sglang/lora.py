@@ -95,17 +95,12 @@ class LoraVersions:
     async def activate(self, policy_version: int) -> None:
         """Route to a staged version."""
         self._table.activate(policy_version)
-        await self._settle()
+        await self.settle()
 
     def forget(self, policy_version: int) -> None:
-        """Forget a version without waiting; a server that refuses in its sleep is asked again at
-        the next push."""
+        """Begin to unload a version, after its last request if it has any; a server that refuses
+        in its sleep is asked again at the next push."""
         self._table.discard(policy_version)
-
-    async def discard(self, policy_version: int) -> None:
-        """Unload a version, after its last request if it has any."""
-        self.forget(policy_version)
-        await self._settle()
 
     @contextlib.asynccontextmanager
     async def use(self, policy_version: int, *, staged_too: bool) -> AsyncGenerator[Adapter]:
@@ -158,7 +153,7 @@ class LoraVersions:
             self._leftover.discard(adapter)
             shutil.rmtree(adapter.folder, ignore_errors=True)
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Wait for unloads that no request delays, so that memory is free when a push returns."""
         if self._unloading:
             await asyncio.wait(set(self._unloading))
