@@ -1,6 +1,7 @@
 """A checkpoint that is asked for while weights move, as when a job is paused then."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -94,20 +95,27 @@ class Summing(Grpo):
         self.seen = {"rewards": list(baselines.get("rewards", []))}
 
 
+@asynccontextmanager
+async def learners_under(algorithm: type, model: Path, folder: Path) -> AsyncGenerator[Learners]:
+    kind = f"{__name__}:{algorithm.__name__}"
+    spec = job_spec(model, algorithm={"kind": kind, "group_size": 4})
+    learners = await Learners.load(spec, folder, device="cpu", threads=1)
+    try:
+        yield learners
+    finally:
+        learners.close()
+
+
 async def test_baselines_when_the_next_step_is_credited_meanwhile_then_a_checkpoint_has_its_own(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Summing", "group_size": 4})
-    learners = await Learners.load(spec, tmp_path, device="cpu", threads=1)
-    try:
+    async with learners_under(Summing, tiny_model, tmp_path) as learners:
         learners.credit("shared", groups_of_step(0))
         of_step = learners.baselines()
         count = len(of_step["rewards"])
         learners.credit("shared", groups_of_step(1))
         assert len(of_step["rewards"]) == count > 0
         assert len(learners.baselines()["rewards"]) > count
-    finally:
-        learners.close()
 
 
 class Faulty(Summing):
@@ -129,23 +137,15 @@ async def test_baselines_when_the_algorithms_own_code_fails_then_the_job_ends_an
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(Faulty, "fault", fault)
-    spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Faulty", "group_size": 4})
-    learners = await Learners.load(spec, tmp_path, device="cpu", threads=1)
-    try:
+    async with learners_under(Faulty, tiny_model, tmp_path) as learners:
         with pytest.raises(JobFailedError, match="algorithm 'Faulty': baselines raised"):
             learners.baselines()
-    finally:
-        learners.close()
 
 
 async def test_restore_when_the_algorithms_own_code_fails_then_the_job_ends_and_names_it(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Faulty", "group_size": 4})
-    learners = await Learners.load(spec, tmp_path, device="cpu", threads=1)
-    try:
-        words = "restore_baselines raised KeyError: 'prizes' .*in restore_baselines"
+    words = "restore_baselines raised KeyError: 'prizes' .*in restore_baselines"
+    async with learners_under(Faulty, tiny_model, tmp_path) as learners:
         with pytest.raises(JobFailedError, match=words):
             learners.restore(learners.states(), {"rewards": []})
-    finally:
-        learners.close()
