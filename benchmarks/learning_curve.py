@@ -196,13 +196,22 @@ class Experiment:
         if not scores or len(scores) < len(finalists):
             return None
         best = max(scores, key=lambda x: scores[x])
-        return self._at_setting(task, arm, best, seed)
+        return Cell(task, arm, best, seed, median_low(self._steps(task, arm, best)))
 
     def _at_setting(self, task: str, arm: str, setting: Setting, seed: int) -> Cell | None:
-        """For the steps that the setting needed in tuning (median); None before that."""
+        """Of a setting that is named, for the steps that it needed in tuning: the median or, where
+        the arm was not tuned when its finals began, the first run's. None before the first run.
+        """
+        if not (steps := self._steps(task, arm, setting)):
+            return None
+        began = Cell(task, arm, setting, FIRST_SEED, steps[0])
+        few = steps[0] if self._find(began) else median_low(steps)
+        return Cell(task, arm, setting, seed, few)
+
+    def _steps(self, task: str, arm: str, setting: Setting) -> list[int]:
+        """What each finished run of its tuning needed for the budget."""
         tried = [self._find(Cell(task, arm, setting, seed)) for seed in TUNING_SEEDS]
-        steps = [line["steps_at_budget"] for line in tried if line]
-        return Cell(task, arm, setting, seed, median_low(steps)) if steps else None
+        return [line["steps_at_budget"] for line in tried if line]
 
     def _find(self, cell: Cell) -> dict[str, Any] | None:
         base = self._bases[cell.task]

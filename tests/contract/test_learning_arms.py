@@ -184,13 +184,14 @@ def test_setting_when_tuning_does_not_know_it_then_the_tables_have_it(tmp_path: 
     task, model = TASKS["plan_path"], tmp_path / "work" / "plan_path" / "base"
     setting = Setting(1e-4, 8)
     with (tmp_path / "learning_cells.jsonl").open("w") as file:
-        for seed, steps in ((0, 0), (200, 7), (201, 7)):
+        for seed, steps, needed in ((0, 0, 7), (200, 7, 7), (201, 7, 7), (1, 0, 8), (2, 0, 9)):
             cell = Cell("plan_path", "at_grpo", setting, seed, steps)
             name = cell.named(digest_of(cell, task, model, "base", budget))
-            line = {"cell": name, "base": "base", "curve": [[0, 0, 0, 0.5]], "steps_at_budget": 7}
-            file.write(json.dumps(line) + "\n")
+            line = {"cell": name, "base": "base", "curve": [[0, 0, 0, 0.5]]}
+            file.write(json.dumps(line | {"steps_at_budget": needed}) + "\n")
     experiment = learning_curve.Experiment(plan)
     assert list(experiment.tuned()) == ["plan_path:at_grpo:0.0001:8:tune"]
+    # Played for the first run's steps, whatever later ones needed.
     found = experiment.others()
     assert [line["seed"] for line in found["plan_path", "at_grpo", setting]] == [200, 201]
     assert found.keys() == {("plan_path", "at_grpo", setting)}
