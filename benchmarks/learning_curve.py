@@ -32,7 +32,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean, median_low
@@ -88,9 +88,11 @@ class Experiment:
     def run(self) -> None:
         """Play what is missing, tuning first, until the time is up."""
         chosen = [x for x in arms() if x[0] in self._plan.tasks and x[1] in self._plan.arms]
-        # Seed by seed, so that a stop leaves all arms alike.
         phases = [lambda: self.first(chosen), lambda: self._again(chosen)]
-        phases += [lambda seed=seed: self._finals(chosen, seed) for seed in self._seeds()]
+        # Few seeds at a time, so that a stop leaves all arms alike; enough for every worker.
+        seeds, few = self._seeds(), -(-self._plan.workers // max(1, len(chosen)))
+        for i in range(0, len(seeds), few):
+            phases.append(lambda these=seeds[i : i + few]: self._finals(chosen, these))
         self._pool.play(phases, self._play)
 
     def missing(self) -> list[str]:
@@ -175,8 +177,8 @@ class Experiment:
         found = [at(line["curve"], 1, self._plan.tokens[task]) for line in lines if line]
         return fmean(found) if len(found) == len(seeds) else None
 
-    def _finals(self, of: Sequence[tuple[str, str]], seed: int) -> Iterator[Cell]:
-        for task, arm in of:
+    def _finals(self, of: Sequence[tuple[str, str]], seeds: Iterable[int]) -> Iterator[Cell]:
+        for seed, (task, arm) in product(seeds, of):
             setting = self._plan.setting
             if cell := (
                 self._at_setting(task, arm, setting, seed)
