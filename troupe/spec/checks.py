@@ -200,9 +200,11 @@ def _sampling(spec: JobSpec) -> list[Issue]:
     if spec.steps == 0:  # an evaluation trains nothing
         return []
     issues = _trainable("/sampling", spec.sampling)
+    wrong = {issue.message for issue in issues}
     for name, agent in spec.agents.items():
         if agent.sampling is not None:
-            issues += _trainable(f"/agents/{name}/sampling", agent.sampling)
+            found = _trainable(f"/agents/{name}/sampling", agent.sampling)
+            issues += [issue for issue in found if issue.message not in wrong]
     return issues
 
 

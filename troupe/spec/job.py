@@ -62,7 +62,7 @@ class AgentSpec(SpecModel):
     policy: str
     """Name of the policy that this agent samples from."""
     sampling: SamplingSpec | None = None
-    """Overrides the job's sampling for this agent."""
+    """Overrides the job's sampling for this agent: what is left out here is the job's."""
 
 
 class RolloutSpec(SpecModel):
@@ -244,7 +244,7 @@ class JobSpec(SpecModel):
     reward: RewardPart = RewardSpec()
     """The reward."""
     sampling: SamplingSpec = SamplingSpec()
-    """Sampling of agents that set none."""
+    """Sampling of agents, but for what they set themselves."""
     batch: BatchSpec = BatchSpec()
     """Layout of sequences in the trainer."""
     rollout: RolloutSpec = Field(default=RolloutSpec(), exclude_if=lambda part: not part.per_policy)
@@ -269,6 +269,18 @@ class JobSpec(SpecModel):
         if used <= self.policies.keys():  # a wrong name is an issue, which suggests the others
             policies = {name: policy for name, policy in self.policies.items() if name in used}
             object.__setattr__(self, "policies", policies)
+        return self
+
+    @model_validator(mode="after")
+    def _fill_in_sampling(self) -> "JobSpec":
+        """Give agents what their sampling leaves out, so that a stored spec says all of it."""
+        agents = dict(self.agents)
+        for name, agent in self.agents.items():
+            if agent.sampling is not None:
+                own = agent.sampling.model_dump(exclude_unset=True)
+                filled = self.sampling.model_copy(update=own)
+                agents[name] = agent.model_copy(update={"sampling": filled})
+        object.__setattr__(self, "agents", agents)
         return self
 
     @model_validator(mode="after")

@@ -110,6 +110,30 @@ def test_sampling_when_evaluating_then_override_keeps_the_agents_token_limit():
     assert spec.sampling_for("planner").temperature == 1
 
 
+def test_sampling_when_an_agent_sets_some_fields_then_the_others_are_the_jobs() -> None:
+    document = copy.deepcopy(GOOD)
+    document["sampling"] = {"temperature": 0.7, "max_new_tokens": 16, "stop": ["END"]}
+    document["agents"]["tool"]["sampling"] = {"temperature": 1.2}
+    spec = JobSpec.model_validate(document)
+    for read in (spec, JobSpec.model_validate_json(spec.model_dump_json())):
+        own = read.sampling_for("tool")
+        assert (own.temperature, own.max_new_tokens, own.stop) == (1.2, 16, ["END"])
+        assert read.sampling_for("planner") == read.sampling
+    # A job that is stored says all of it: the same whatever reads it.
+    stored = spec.model_dump(mode="json")
+    assert stored["agents"]["tool"]["sampling"]["max_new_tokens"] == 16
+
+
+def test_sampling_when_the_jobs_is_wrong_then_agents_who_inherit_it_are_not_blamed() -> None:
+    found = issues(
+        lambda d: (
+            d.update(sampling={"top_p": 0.5}),
+            d["agents"]["tool"].update(sampling={"temperature": 0.0}),
+        )
+    )
+    assert found.keys() == {"/sampling/top_p", "/agents/tool/sampling/temperature"}
+
+
 def test_sampling_when_evaluation_sets_some_fields_then_the_others_are_the_agents() -> None:
     document = copy.deepcopy(GOOD)
     document["sampling"] = {"max_new_tokens": 16, "stop": ["END"]}
