@@ -2,16 +2,22 @@
 
 The value of a coalition is the team's return when absent agents take their default action at every
 act. Draws are those of the episode: an agent that sees the prompt that it saw there says what it
-said there, and a changed prompt is answered with the seed of that act. So an episode and its
-coalitions are one draw of the same chance, and a difference between them is due to who was present.
+said there, and a changed prompt is answered once for all coalitions in which the act has it, with
+the seed of that act. So an episode and its coalitions are one draw of the same chance, also where
+an engine heeds no seeds, and a difference between them is due to who was present.
 
 Owns the replays and the credit from them. Never talks to a stream and never retries, like the
 player that calls it.
 """
 
+import asyncio
 import math
-from collections.abc import Sequence
+from asyncio import Future
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from troupe.aio import gather
 from troupe.candidates import Candidate, Generation
@@ -22,7 +28,7 @@ from troupe.ids import prompt_digest
 from troupe.samplers.coalition import MAX_REPLAYS, Coalition, CoalitionSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
-from troupe.tasks.family import Observation
+from troupe.tasks.family import Observation, bound_of, tools_of
 from troupe.workflows.workflow import Workflow
 
 
@@ -46,8 +52,9 @@ async def team_credit(
     """Play the coalitions of all ``branches``; raises the error of the first failing call."""
     agents = tuple(context.spec.agents)
     coalitions = sampler.coalitions(agents)
+    answers = [_Answers(branch.draws) for branch in branches]
     jobs = [
-        _CoalitionBranch(context, start, number, sampler, branch.draws, coalition)
+        _CoalitionBranch(context, start, number, sampler, branch.draws, coalition, answers[number])
         for number, branch in enumerate(branches)
         for coalition in coalitions
     ]
@@ -68,6 +75,33 @@ def team_return(draws: Sequence[Draw]) -> float:
     return math.fsum(draw.outcomes[draw.chosen].team_reward for draw in draws)
 
 
+class _Answers:
+    """What was said in an episode and in its coalitions, by act and prompt: each is drawn once."""
+
+    def __init__(self, recorded: Sequence[Draw]) -> None:
+        self._found: defaultdict[tuple[str, int], list[tuple[Observation, Future[Generation]]]]
+        self._found = defaultdict(list)
+        for draw in recorded:
+            said = asyncio.get_running_loop().create_future()
+            said.set_result(draw.generation)
+            self._found[draw.agent, draw.turn].append((draw.observation, said))
+
+    async def to(
+        self,
+        observation: Observation,
+        act: tuple[str, int],
+        sample: Callable[[], Coroutine[Any, Any, Generation]],
+    ) -> Generation:
+        """What was said to ``observation`` at ``act``, (agent, turn); the first to ask samples."""
+        bounds = bound_of(observation), tools_of(observation)
+        for seen, said in self._found[act]:
+            if seen == observation and (bound_of(seen), tools_of(seen)) == bounds:
+                return await said
+        said = asyncio.ensure_future(sample())
+        self._found[act].append((observation, said))
+        return await said
+
+
 class _CoalitionBranch(ForkedBranch):
     """The episode up to the first act of an absent agent, and on from there without the absent."""
 
@@ -79,6 +113,7 @@ class _CoalitionBranch(ForkedBranch):
         sampler: CoalitionSampler,
         recorded: Sequence[Draw],
         present: Coalition,
+        answers: _Answers,
     ) -> None:
         absent = (place for place, draw in enumerate(recorded) if draw.agent not in present)
         prefix = recorded[: next(absent, len(recorded))]
@@ -86,15 +121,16 @@ class _CoalitionBranch(ForkedBranch):
         self._sampler = sampler
         self._present = present
         self._recorded = {(draw.agent, draw.turn): draw for draw in recorded}
+        self._answers = answers
 
     async def _sample(self, agent: str, turn: int, observation: Observation) -> Generation:
-        draw = self._recorded.get((agent, turn))
-        repeats = self._sampler.params.others == "repeat"
-        if agent not in self._present or (draw is None and repeats):
+        if agent not in self._present:
             return self._default(agent)
-        if draw is not None and (repeats or draw.observation == observation):
-            return draw.generation
-        return await super()._sample(agent, turn, observation)
+        if self._sampler.params.others == "repeat":
+            draw = self._recorded.get((agent, turn))
+            return self._default(agent) if draw is None else draw.generation
+        sample = partial(super()._sample, agent, turn, observation)
+        return await self._answers.to(observation, (agent, turn), sample)
 
     def _default(self, agent: str) -> Generation:
         """The default action; no tokens, because nothing was sampled."""

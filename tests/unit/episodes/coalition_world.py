@@ -106,6 +106,7 @@ async def play_team(
     rollout: Sayings | None = None,
     kind=pb.ROUND_KIND_TRAIN,
     workflow: TurnBased | None = None,
+    env: SayingsEnv | None = None,
 ) -> Played:
     """One ticket of the game."""
     agents = tuple(spec.agents)
@@ -115,7 +116,7 @@ async def play_team(
         sampler=sampler,
         mix=RewardMix(spec.reward, {agent: {"size": LOCAL_WEIGHT} for agent in agents}),
         rollout=rollout or Sayings(),
-        env=SayingsEnv(agents),
+        env=env or SayingsEnv(agents),
     )
     ticket = pb.Ticket(
         ticket_id=f"t/{ROUND}/00000",

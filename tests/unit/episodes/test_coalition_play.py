@@ -3,9 +3,10 @@
 The references know the game's rules and the policy's draws, and no class of the player.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Literal
 
 import pytest
@@ -13,6 +14,7 @@ from coalition_world import (
     LOCAL_WEIGHT,
     TEAM_WEIGHT,
     Sayings,
+    SayingsEnv,
     earned,
     is_over,
     play_team,
@@ -28,6 +30,7 @@ from troupe.episodes.player import Played
 from troupe.samplers.coalition import CoalitionParams, CoalitionSampler
 from troupe.seeds import derive_seed
 from troupe.spec.algorithm import AlgorithmSpec
+from troupe.tasks.family import BoundedObservation
 
 Record = Mapping[tuple[str, int], int]
 Others = Literal["react", "repeat"]
@@ -59,6 +62,20 @@ def game(
             if is_over(numbers):
                 return said, numbers
     return said, numbers
+
+
+def answered(
+    agents: str, trajectories: int, turns: int, coalitions: Sequence[Collection[str]]
+) -> set[tuple[int, str, int, str]]:
+    """The trajectory, agent, turn and text of every prompt that was answered."""
+    found: set[tuple[int, str, int, str]] = set()
+    for trajectory in range(trajectories):
+        for team in (agents, *coalitions):
+            said, numbers = game(agents, trajectory, turns, team)
+            for index, (agent, turn) in enumerate(said):  # dicts keep the order of the acts
+                if agent in team:
+                    found.add((trajectory, agent, turn, shown(agent, numbers[:index])))
+    return found
 
 
 def team_total(numbers: Sequence[int]) -> float:
@@ -166,20 +183,76 @@ async def test_tokens_when_others_react_then_only_changed_prompts_are_answered()
     rollout = Sayings()
     sampler = CoalitionSampler(3, "counterfactual", CoalitionParams(default_action="0"))
     played = await play_team(sampler, team_job("abc", size=3), rollout)
-    fresh = 0
-    for trajectory in range(3):
-        whole, numbers = game("abc", trajectory, 2, "abc")
-        fresh += len(whole)
-        prompts = {
-            place: shown(place[0], numbers[:index])  # dicts keep the order of the acts
-            for index, place in enumerate(whole)
-        }
-        for absent in "abc":
-            said, replay = game("abc", trajectory, 2, set("abc") - {absent})
-            for index, (agent, turn) in enumerate(said):
-                seen = shown(agent, replay[:index])
-                fresh += agent != absent and prompts.get((agent, turn)) != seen
-    assert len(rollout.calls) == played.episode.num_tokens == fresh
+    fresh = answered("abc", 3, 2, [set("abc") - {absent} for absent in "abc"])
+    assert len(rollout.calls) == played.episode.num_tokens == len(fresh)
+
+
+async def test_tokens_when_coalitions_see_the_same_then_one_answer_is_of_them_all() -> None:
+    rollout = Sayings()
+    sampler = CoalitionSampler(3, "shapley", CoalitionParams(default_action="0"))
+    played = await play_team(sampler, team_job("abc", size=3), rollout)
+    teams = [set(team) for size in range(3) for team in combinations("abc", size)]
+    fresh = answered("abc", 3, 2, teams)
+    assert len(rollout.calls) == played.episode.num_tokens == len(fresh)
+
+
+async def test_prompt_when_only_its_bound_differs_then_is_answered_again() -> None:
+    class Bounded(SayingsEnv):
+        """An answer may be as long as the first number says, which is not shown."""
+
+        def _views(self, numbers):
+            bound = 1 + (numbers[0] if numbers else 0)
+            views = super()._views(numbers)
+            return {agent: BoundedObservation(view, bound) for agent, view in views.items()}
+
+    asked: set[tuple[str, int]] = set()
+
+    class Noting(Sayings):
+        async def generate(self, request, *, timeout_s):
+            asked.add((request.prompt[0].content, request.sampling.max_new_tokens))
+            return await super().generate(request, timeout_s=timeout_s)
+
+    sampler = CoalitionSampler(8, "shapley", CoalitionParams(default_action="0"))
+    job = team_job("abc", turns=1, size=8)
+    await play_team(sampler, job, Noting(), env=Bounded("abc"))
+    expected: set[tuple[str, int]] = set()
+    for trajectory in range(8):
+        for team in [set("abc"), *(set(t) for size in range(3) for t in combinations("abc", size))]:
+            said, numbers = game("abc", trajectory, 1, team)
+            for index, (agent, _) in enumerate(said):
+                bound = 1 + (numbers[0] if index else 0)
+                if agent in team:
+                    expected.add((shown(agent, numbers[:index]), bound))
+    assert asked == expected
+
+
+async def test_agent_when_nobody_hears_it_and_seeds_are_ignored_then_is_paid_nothing() -> None:
+    class Unseeded(Sayings):
+        async def generate(self, request, *, timeout_s):
+            request = replace(request, seed=len(self.calls))
+            return await super().generate(request, timeout_s=timeout_s)
+
+    class Unheard(SayingsEnv):
+        """What c says is as if it had not been said."""
+
+        async def step(self, *, state, agent, actions, observe, timeout_s):
+            if agent != "c":
+                return await super().step(
+                    state=state, agent=agent, actions=actions, observe=observe, timeout_s=timeout_s
+                )
+            nothing = replace(self._outcome(json.loads(state)), team_reward=0.0)
+            return [replace(nothing, local_rewards={"size": 0.0})] * len(actions)
+
+    sampler = CoalitionSampler(16, "shapley", CoalitionParams(default_action="0"))
+    job = team_job("abc", turns=2, size=16)
+    played = await play_team(sampler, job, Unseeded(), env=Unheard("abc"))
+    paid_of: dict[str, list[float]] = {"b": [], "c": []}
+    for group in played.groups:
+        if group.agent in paid_of:
+            paid_of[group.agent] += [candidate.reward for candidate in group.candidates]
+    assert len(paid_of["c"]) > 16
+    assert paid_of["c"] == pytest.approx([0.0] * len(paid_of["c"]), abs=1e-12)
+    assert any(paid_of["b"])
 
 
 async def test_record_when_coalitions_were_played_then_shows_the_whole_team_alone() -> None:
