@@ -9,6 +9,7 @@ Source: DAPO (arXiv 2503.14476), Section 3.2.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from troupe.algorithms.advantages import ZERO_STD
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GroupOutcome, group_outcome
 from troupe.samplers.sampler import GroupingKey
@@ -36,7 +37,12 @@ def has_variance(
         except OverflowError:  # of a reward that the trainer refuses and counts
             return True
     earned = _to_go if grouping == "turns" else _rewards
-    return any(len(set(earned(group))) > 1 for group in groups)
+    return any(_differ(list(earned(group))) for group in groups)
+
+
+def _differ(rewards: Sequence[float]) -> bool:
+    """By more than rounding."""
+    return bool(rewards) and not max(rewards) - min(rewards) < ZERO_STD
 
 
 def _rewards(group: pb.Group) -> Iterable[float]:

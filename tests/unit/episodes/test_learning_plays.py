@@ -147,6 +147,13 @@ def test_variance_when_groups_hold_turns_then_is_of_what_episodes_earned(last, d
     assert has_variance([pb.Group(candidates=acts)], "task")
 
 
+def test_variance_when_returns_differ_by_rounding_alone_then_there_is_none():
+    earned = [0.1 + 0.2 + 0.3, 0.1 + 0.3 + 0.2, 0.3 + 0.2 + 0.1]
+    assert len(set(earned)) > 1
+    returns = [pb.Candidate(trajectory=n, reward=reward) for n, reward in enumerate(earned)]
+    assert not has_variance([pb.Group(candidates=returns)], "task")
+
+
 class LateEnv(LevelEnv):
     """Pays 1 for the last act of the second turn and nothing before, whoever plays how."""
 

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from troupe.api.records.v1 import records_pb2 as pb
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learner import LearnOutcome
 from troupe_trainer.learn.learners import Learned
 from troupe_trainer.learn.report import step_report
+from troupe_trainer.samples import credit
 
 MEANS = ("loss", "kl_rollout", "ratio_mean", "ratio_max", "clip_fraction", "entropy", "grad_norm")
 
@@ -42,6 +44,16 @@ def test_report_when_two_policies_trained_then_means_are_weighted_by_tokens() ->
     assert report.ratio_mean == pytest.approx(1.25)
     assert report.ratio_max == 2.0
     assert report.trained_tokens_per_s == 20.0
+
+
+def test_report_when_a_greedy_baseline_was_played_then_only_samples_count() -> None:
+    group = pb.Group(group_id="g", agent="a", policy="p", key=pb.GROUP_KEY_TASK)
+    group.prompts.add(digest="d", token_ids=[2])
+    for reward, is_baseline in ((1.0, False), (0.0, False), (0.25, True)):
+        group.candidates.add(reward=reward, is_baseline=is_baseline, prompt_digest="d")
+    credited = [credit(group, [0.75, -0.25, 0.0], 1.0)]
+    report = step_report(Batch(3, {"p": [group]}, {}), Learned({"p": credited}, {}), 1.0)
+    assert (report.advantage_std, report.reward_std) == (0.5, 0.5)
 
 
 def test_report_when_the_devices_speed_is_known_then_tells_the_share_of_it_that_was_used() -> None:

@@ -94,11 +94,14 @@ def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[fl
 
     ``lines`` are all training episodes of one step, or only the wanted one for an algorithm that
     is not step-wide. Nothing when the algorithm fails, or an advantage holds what only the trainer
-    knows: a KL in the reward, a critic's values, ratios, what an algorithm remembers of earlier
-    steps, or weights of terms, which lines do not hold.
+    subtracts or knows: a KL in the reward, the penalty of long completions, a critic's values,
+    ratios, what an algorithm remembers of earlier steps, or weights of terms, which lines do not
+    hold.
     """
     kl, needs = parts.spec.algorithm.loss.kl, parts.algorithm.needs
     if (kl.coef > 0.0 and kl.where == "reward") or needs.values or needs.log_ratios:
+        return {}
+    if parts.spec.algorithm.overlong is not None:
         return {}
     if needs.terms:  # lines hold no weights of terms
         return {}
@@ -136,6 +139,7 @@ def _outcome(group: Line) -> GroupOutcome:
                 trajectory=c.get("trajectory", 0),
                 turn=c["turn"],
                 is_baseline=bool(c.get("is_baseline")),
+                prompt_digest=str(c.get("prompt", "")),  # its place among the group's prompts
             )
             for c in group["candidates"]
         ],

@@ -42,7 +42,12 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
     credited = [group for groups in learned.credited.values() for group in groups]
     sampled = _sampled(credited)
     rewards = [candidate.reward for _, candidate in sampled]
-    advantages = [advantage for group in credited for advantage in group.advantages]
+    advantages = [
+        advantage
+        for group in credited
+        for candidate, advantage in zip(group.record.candidates, group.advantages, strict=True)
+        if not candidate.is_baseline
+    ]
     lags = [batch.step - oldest_version(group.record) for group in credited]
     trained_tokens = sum(o.trained_tokens for o in learned.outcomes.values())
     zero = sum(not group.has_signal for group in credited)
