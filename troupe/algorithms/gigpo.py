@@ -13,36 +13,31 @@ from pydantic import BaseModel, Field
 
 from troupe.algorithms.advantages import group_relative
 from troupe.algorithms.algorithm import GroupOutcome
-from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.turn_grpo import turn_returns
-from troupe.samplers.parallel import ParallelSampler
-from troupe.samplers.sampler import Sampler
-from troupe.spec.params import Params
+from troupe.algorithms.turn_grpo import TurnGrpo, TurnParams, turn_returns
 
 
-class GiGpoParams(Params):
-    """What later turns and equal prompts count."""
+class GiGpoParams(TurnParams):
+    """What a turn's reward is, and what later turns and equal prompts count."""
 
-    gamma: float = Field(default=0.95, gt=0.0, le=1.0, description="Discount per turn.")
+    gamma: float = Field(
+        default=0.95, ge=0.0, le=1.0, description="Discount per turn; 0: later turns count nothing."
+    )
     step_weight: float = Field(
         default=1.0, ge=0.0, description="Weight of the comparison at equal prompts."
     )
 
 
-class GiGpo(GroupRelative):
-    """A = A_episode + step_weight * A_step.
+class GiGpo(TurnGrpo):
+    """A = A_episode + step_weight * A_step, of K whole episodes with rewards by turn.
 
     A_episode compares the undiscounted returns of whole episodes, each counted once. A_step
     compares the discounted returns of acts whose prompts are equal (the paper's anchor states); an
-    act whose prompt no other had gets 0. Prompts are compared by digest of their tokens.
+    act whose prompt no other had gets 0. Prompts are compared by digest of their tokens. With
+    ``reward: own_act`` both are of what the agent's own acts are paid.
     """
 
     Params: ClassVar[type[BaseModel] | None] = GiGpoParams
     params: GiGpoParams
-
-    def sampler(self) -> Sampler:
-        """K whole episodes of a ticket, rewards by turn."""
-        return ParallelSampler(self._spec.group_size, grouping="turns")
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """The sum of both comparisons."""

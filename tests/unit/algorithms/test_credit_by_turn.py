@@ -160,6 +160,19 @@ def test_gigpo_when_an_episode_returns_to_a_prompt_then_its_acts_are_compared() 
     assert GiGpo(PLAIN, GiGpoParams(gamma=1.0)).advantages(group(acts)) == [0.5, -0.5]
 
 
+def test_gigpo_when_later_turns_count_nothing_then_equal_rewards_teach_nothing() -> None:
+    # Both episodes earn 2; a discount as small as 1e-6 would be scaled up to a full advantage.
+    acts = [(0, 0, 1.0, "a"), (0, 1, 1.0, "a"), (1, 0, 1.0, "a"), (1, 1, 1.0, "a")]
+    assert GiGpo(SCALED, GiGpoParams(gamma=0.0)).advantages(group(acts)) == [0.0] * 4
+    tiny = GiGpo(SCALED, GiGpoParams(gamma=1e-6)).advantages(group(acts))
+    assert max(tiny) > 0.2
+
+
+def test_gigpo_when_an_act_is_paid_for_itself_then_its_episode_is_too() -> None:
+    assert GiGpo(PLAIN, GiGpoParams(reward="own_act")).sampler().grouping == "acts"
+    assert GiGpo(PLAIN, GiGpoParams()).sampler().grouping == "turns"
+
+
 def test_gagpo_when_prompts_are_equal_then_their_mean_return_is_the_value() -> None:
     # Returns: a 3 and 1, b 2, c 1. V(a) = 2, V(b) = 2, V(c) = 1.
     acts = [(0, 0, 1.0, "a"), (0, 1, 2.0, "b"), (1, 0, 0.0, "a"), (1, 1, 1.0, "c")]
