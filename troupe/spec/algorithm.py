@@ -41,10 +41,19 @@ class RatioMaskSpec(SpecModel):
     level: Literal["token", "sequence", "geometric"] = "token"
     """token: by the token's own ratio (IcePop); sequence: by the product over its completion;
     geometric: by that product's geometric mean, which does not grow with the length."""
-    low: float = Field(default=0.5, gt=0.0, le=1.0)
-    """A smaller ratio pi_trainer / pi_rollout is left out."""
-    high: float = Field(default=5.0, ge=1.0)
-    """A larger one is left out."""
+    low: float | None = Field(default=None, gt=0.0, le=1.0)
+    """A smaller ratio pi_trainer / pi_rollout is left out. No value: 0.5, of geometric 0.999."""
+    high: float | None = Field(default=None, ge=1.0)
+    """A larger one is left out. No value: 5, of geometric 1.001."""
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The ratios that are kept.
+
+        Source of the defaults: IcePop (arXiv 2510.18855); geometric: verl's ``decoupled_geo_rs``.
+        """
+        low, high = (0.999, 1.001) if self.level == "geometric" else (0.5, 5.0)
+        return (low if self.low is None else self.low, high if self.high is None else self.high)
 
 
 class ImportanceSpec(SpecModel):
@@ -78,7 +87,8 @@ class LossSpec(SpecModel):
     """ppo_clip: token ratio; gspo: one ratio a completion; cispo: clips the weight and keeps every
     token's gradient."""
     clip_low: float | None = Field(default=None, gt=0.0, le=1.0)
-    """Ratio is clipped below 1 - clip_low; 1 does not clip it. Left out: 0.2, of gspo 3e-4."""
+    """Ratio is clipped below 1 - clip_low; 1 does not clip it. Left out: 0.2, of gspo 3e-4, of
+    cispo 1."""
     clip_high: float | None = Field(default=None, gt=0.0)
     """Ratio is clipped above 1 + clip_high. Left out: 0.2, of gspo 4e-4."""
     dual_clip: float | None = Field(default=None, gt=1.0)
@@ -103,9 +113,11 @@ class LossSpec(SpecModel):
         """How far below and above 1 the ratio may go.
 
         Source of the defaults: PPO (arXiv 1707.06347), Section 6.1; GSPO (arXiv 2507.18071),
-        Section 5.1.
+        Section 5.1; CISPO has no lower bound (arXiv 2506.13585, Section 3.1), and its upper one is
+        that of verl's example.
         """
-        low, high = (3e-4, 4e-4) if self.kind == "gspo" else (0.2, 0.2)
+        usual = {"ppo_clip": (0.2, 0.2), "gspo": (3e-4, 4e-4), "cispo": (1.0, 0.2)}
+        low, high = usual[self.kind]
         return (
             low if self.clip_low is None else self.clip_low,
             high if self.clip_high is None else self.clip_high,

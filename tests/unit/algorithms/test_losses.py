@@ -72,7 +72,7 @@ def test_gspo_when_no_range_is_given_then_it_is_the_papers_and_not_ppos() -> Non
     inputs = _inputs([math.exp(5e-4), math.exp(3e-4)], [1.0, 1.0], [0, 1])
     assert _gradient(inputs, LossSpec(kind="gspo")) == pytest.approx([0.0, -math.exp(3e-4)])
     assert LossSpec(kind="gspo", clip_low=0.1).clip_range == (0.1, 4e-4)
-    assert LossSpec().clip_range == LossSpec(kind="cispo").clip_range == (0.2, 0.2)
+    assert LossSpec().clip_range == (0.2, 0.2)
 
 
 def test_cispo_when_the_ratio_leaves_the_range_then_the_weight_is_cut_and_the_gradient_stays() -> (
@@ -81,6 +81,11 @@ def test_cispo_when_the_ratio_leaves_the_range_then_the_weight_is_cut_and_the_gr
     inputs = _inputs([1.5, 0.5, 1.0], [1.0, 1.0, -2.0], [0, 1, 2])
     spec = LossSpec(kind="cispo", clip_low=0.2, clip_high=0.2)
     assert _gradient(inputs, spec) == pytest.approx([-1.2, -0.8, 2.0])
+
+
+def test_cispo_when_no_range_is_given_then_weights_have_no_lower_bound() -> None:
+    inputs = _inputs([1.5, 0.1, 0.1], [1.0, 1.0, -1.0], [0, 1, 2])
+    assert _gradient(inputs, LossSpec(kind="cispo")) == pytest.approx([-1.2, -0.1, 0.1])
 
 
 @pytest.mark.parametrize("kind", ["ppo_clip", "gspo", "cispo"])
@@ -198,6 +203,28 @@ def test_mask_when_no_ratio_leaves_the_band_then_changes_nothing() -> None:
     plain = policy_loss(inputs, LossSpec(importance=ImportanceSpec()))
     masked = policy_loss(inputs, LossSpec(importance=ImportanceSpec(mask=RatioMaskSpec())))
     assert masked.loss_sum.item() == plain.loss_sum.item()
+
+
+def test_mask_when_no_band_is_given_then_is_that_of_its_level() -> None:
+    assert RatioMaskSpec(level="token").band == RatioMaskSpec(level="sequence").band == (0.5, 5.0)
+    assert RatioMaskSpec(level="geometric", high=1.01).band == (0.999, 1.01)
+    # Every token a half more probable: 1.5 to the power of 20 as a product, 1.5 in the mean.
+    old = [math.log(1.5)] * 20 + [math.log(1.0005)] * 20
+    inputs = _inputs([1.5] * 20 + [1.0005] * 20, [1.0] * 40, [0] * 20 + [1] * 20, old=old)
+    mask = RatioMaskSpec(level="geometric")
+    out = policy_loss(inputs, LossSpec(importance=ImportanceSpec(mask=mask)))
+    assert out.metric_sums["importance_masked"] == 20
+    assert out.loss_sum.item() == pytest.approx(-20 * 1.0005)
+
+
+def test_mask_when_a_token_is_masked_then_it_is_not_capped_too() -> None:
+    old = [math.log(4.0), math.log(6.0)]
+    inputs = _inputs([4.0, 6.0], [1.0, 1.0], [0, 1], old=old)
+    capped = policy_loss(inputs, LossSpec(importance=ImportanceSpec(mask=RatioMaskSpec())))
+    assert capped.metric_sums["importance_capped"] == capped.metric_sums["importance_masked"] == 1
+    assert capped.loss_sum.item() == pytest.approx(-2.0)
+    icepop = ImportanceSpec(cap=5.0, mask=RatioMaskSpec())
+    assert policy_loss(inputs, LossSpec(importance=icepop)).loss_sum.item() == pytest.approx(-4.0)
 
 
 def test_loss_when_the_signs_of_advantages_are_weighed_then_each_by_its_own_factor() -> None:

@@ -1,7 +1,8 @@
 """CISPO: REINFORCE whose importance weight is clipped and held constant.
 
 PPO's clip removes the gradient of a token whose ratio has left the range, which loses rare and
-decisive tokens; here every token keeps its gradient and only its weight is bounded.
+decisive tokens; here every token keeps its gradient and only its weight is bounded, by default from
+above alone.
 
 Source: MiniMax-M1 (arXiv 2506.13585), Equations 4-5.
 

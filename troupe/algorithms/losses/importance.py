@@ -22,7 +22,8 @@ def importance_weights(
     """min(pi_old / pi_rollout, cap) of each token or completion, detached, and 0 where masked.
 
     The sums count the capped tokens (``importance_capped``) and, with a mask, the masked ones
-    (``importance_masked``).
+    (``importance_masked``), which are not among the first. IcePop does not cap what it keeps: it is
+    a mask by token with a ``cap`` of its ``high`` or more.
 
     Raises ValueError without ``old_logprobs_N``.
     """
@@ -32,22 +33,21 @@ def importance_weights(
     log_weight_N = log_ratio_N
     if spec.level == "sequence":
         log_weight_N = sequence_sums(log_ratio_N, inputs.sequence_N)
-    weight_N = torch.exp(log_weight_N)
-    sums = {"importance_capped": (weight_N > spec.cap).sum()}
-    weight_N = weight_N.clamp(max=spec.cap)
+    weight_N, sums = torch.exp(log_weight_N), dict[str, Tensor]()
     if spec.mask is not None:
         is_kept_N = _is_kept(log_ratio_N, inputs.sequence_N, spec.mask)
         weight_N = torch.where(is_kept_N, weight_N, 0.0)
         sums["importance_masked"] = (~is_kept_N).sum()
-    return weight_N, sums
+    sums["importance_capped"] = (weight_N > spec.cap).sum()
+    return weight_N.clamp(max=spec.cap), sums
 
 
 def _is_kept(log_ratio_N: Tensor, sequence_N: Tensor, mask: RatioMaskSpec) -> Tensor:
-    """Whether the ratio that decides about each token is inside [low, high]."""
+    """Whether the ratio that decides about each token is inside the mask's band."""
     if mask.level != "token":
         total_N = sequence_sums(log_ratio_N, sequence_N)
         if mask.level == "geometric":
             total_N = total_N / sequence_sums(torch.ones_like(log_ratio_N), sequence_N)
         log_ratio_N = total_N
-    ratio_N = torch.exp(log_ratio_N)
-    return (ratio_N >= mask.low) & (ratio_N <= mask.high)
+    (low, high), ratio_N = mask.band, torch.exp(log_ratio_N)
+    return (ratio_N >= low) & (ratio_N <= high)
