@@ -39,7 +39,7 @@ class GroupRelative:
     ``algorithm: {params: ...}``; ``params`` is one of these, validated.
 
     ``compares_in_group``: a group of equal rewards teaches nothing. Only then may a spec redraw
-    other tasks in place of such groups.
+    other tasks in place of such groups. ``least_candidates``: groups of fewer teach nothing.
     """
 
     sampling: Literal["tree", "parallel"] = "parallel"
@@ -48,6 +48,7 @@ class GroupRelative:
     options: ClassVar[frozenset[Option]] = frozenset()
     required: ClassVar[frozenset[Option]] = frozenset()
     compares_in_group: ClassVar[bool] = True
+    least_candidates: ClassVar[int] = 2
     baseline: ClassVar[Baseline] = "mean"
     scale: ClassVar[Literal["std", "none"]] = "std"
     default_aggregation: ClassVar[Aggregation] = "token"
@@ -66,6 +67,7 @@ class GroupRelative:
             entropy=loss.entropy_coef > 0.0 or loss.adaptive_entropy is not None,
             reference=loss.kl.coef > 0.0,
             old=loss.importance is not None,
+            candidates=self.least_candidates,
         )
 
     @property

@@ -18,6 +18,7 @@ class Mareinforce(GroupRelative):
 
     options = frozenset({"joint"})
     compares_in_group = False
+    least_candidates = 1
     baseline = "none"
     scale = "none"
     default_aggregation = "sequence_sum"

@@ -1,7 +1,8 @@
 """MaxRL: rewards relative to their group's mean, in units of that mean.
 
-With rewards of 0 and 1 the expected gradient is that of a truncated series of the log likelihood of
-success, of order K, where GRPO without scale has its first term alone: rare successes weigh more.
+With rewards of 0 and 1 the expected gradient is that of the log likelihood's series, truncated:
+sum over k < K of (1 - p) ** (k - 1) times the gradient of p, whose first term alone is that of GRPO
+without scale. Rare successes weigh more, from K = 3 on.
 
 Source: "Maximum Likelihood Reinforcement Learning" (arXiv 2602.02710): (R - mean) / mean.
 """

@@ -32,6 +32,7 @@ class Ippo(GroupRelative):
     options = frozenset({"critic"})
     required = frozenset({"critic"})
     compares_in_group = False
+    least_candidates = 1
     view: ClassVar[Literal["own", "joint"]] = "own"
 
     def __init__(self, spec: AlgorithmSpec) -> None:

@@ -23,6 +23,7 @@ class ReinforcePp(GroupRelative):
 
     baseline = "none"
     compares_in_group = False
+    least_candidates = 1
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Rewards minus the baseline, unscaled: scaling happens once per step."""
@@ -42,3 +43,4 @@ class ReinforcePpBaseline(ReinforcePp):
 
     baseline = "mean"
     compares_in_group = True
+    least_candidates = 2

@@ -23,6 +23,7 @@ class Remax(GroupRelative):
     """
 
     scale = "none"
+    least_candidates = 1
     default_aggregation = "sequence_sum"
 
     def sampler(self) -> Sampler:

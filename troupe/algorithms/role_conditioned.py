@@ -36,6 +36,7 @@ class RoleConditioned(GroupRelative):
 
     scale = "none"
     compares_in_group = False
+    least_candidates = 1
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """The returns themselves: the baseline spans the step."""

@@ -237,8 +237,7 @@ class AlgorithmSpec(SpecModel):
     params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
     """Parameters of the algorithm alone, checked by its own model `Params`."""
     group_size: int = Field(default=8, ge=1, le=1024)
-    """K: candidates in a group; at least 2 where they are compared, as all algorithms but `distill`
-    do."""
+    """K: candidates in a group; at least 2 where they are compared with each other."""
     scale: Literal["std", "none"] | None = None
     """Divide advantages by a standard deviation, the group's or the step's (docs/algorithms.md), or
     do not; the algorithm's default when left out."""

@@ -4,6 +4,7 @@ Each algorithm is also compared with a second implementation, written from the p
 with another library (NumPy) and another order of loops.
 """
 
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -45,6 +46,19 @@ def episodes(*rewards: float) -> GroupOutcome:
 def test_maxrl_when_one_of_four_succeeds_then_is_the_papers() -> None:
     # (R - 1/4) / (1/4)
     assert MaxRl(PLAIN).advantages(episodes(0, 0, 0, 1)) == [-1.0, -1.0, -1.0, 3.0]
+
+
+@pytest.mark.parametrize(("k", "p"), [(2, 0.1), (4, 0.1), (8, 0.5)])
+def test_maxrl_when_expected_then_is_the_truncated_series_of_log_likelihood(k: int, p: float):
+    # Of one candidate: success has the score 1 / p, failure -1 / (1 - p), times the gradient of p.
+    expected = 0.0
+    for wins in range(k + 1):
+        rewards = [1.0] * wins + [0.0] * (k - wins)
+        chance = math.comb(k, wins) * p**wins * (1 - p) ** (k - wins)
+        values = MaxRl(PLAIN).advantages(episodes(*rewards))
+        scores = [1 / p if reward else -1 / (1 - p) for reward in rewards]
+        expected += chance * sum(a * s for a, s in zip(values, scores, strict=True)) / k
+    assert expected == pytest.approx(sum((1 - p) ** (n - 1) for n in range(1, k)), abs=1e-9)
 
 
 def test_maxrl_when_nobody_or_everybody_succeeds_then_teaches_nothing() -> None:

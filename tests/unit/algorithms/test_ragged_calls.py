@@ -141,3 +141,39 @@ def test_matpo_when_calls_would_have_rewards_of_their_own_then_is_refused(
     with pytest.raises(SpecInvalidError) as raised:
         load_algorithm(AlgorithmSpec.model_validate(document))
     assert pointer in str(raised.value)
+
+
+CRITIC: dict[str, Any] = {"critic": {"kind": "head"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("reinforce_pp", {}),
+        ("mareinforce", {}),
+        ("role_conditioned", {}),
+        ("remax", {}),
+        ("ippo", CRITIC),
+        ("mappo", {"critic": {"kind": "model"}}),
+    ],
+)
+def test_one_call_when_it_is_compared_with_others_than_its_group_then_it_is_learnt_from(
+    kind: str, parts: dict[str, Any]
+) -> None:
+    spec = AlgorithmSpec.model_validate({"kind": kind, "group_size": 1, **parts})
+    assert load_algorithm(spec).needs.candidates == 1
+
+
+@pytest.mark.parametrize("kind", ["grpo", "at_grpo", "rloo", "reinforce_pp_baseline", "gdpo"])
+def test_one_call_when_its_group_is_what_it_is_compared_with_then_is_refused(kind: str) -> None:
+    with pytest.raises(SpecInvalidError, match="compares at least 2"):
+        load_algorithm(AlgorithmSpec(kind=kind, group_size=1))
+
+
+def test_reinforce_pp_when_an_agent_was_called_once_then_is_whitened_with_the_step() -> None:
+    algorithm = load_algorithm(AlgorithmSpec(kind="reinforce_pp", group_size=1))
+    groups = [group([(0, 4)], [reward], is_led=False) for reward in (1.0, 0.0, 0.5)]
+    plain = [algorithm.advantages(one) for one in groups]
+    # Mean 1/2, deviation 1/2.
+    values = [value for (value,) in algorithm.across_groups(groups, plain)]
+    assert values == pytest.approx([1.0, -1.0, 0.0], abs=1e-5)

@@ -112,6 +112,14 @@ def test_fault_when_the_group_is_spoilt_then_names_why(
     assert fault(group, EXPECTED) == reason
 
 
+def test_fault_when_one_call_is_enough_then_a_greedy_one_alone_is_not() -> None:
+    group, one = make_group(random.Random(0)), replace(EXPECTED, min_candidates=1)
+    _alone(group)
+    assert fault(group, one) is None
+    group.candidates[0].is_baseline = True
+    assert fault(group, one) == "too_few_candidates"
+
+
 def _scored(group: pb.Group) -> pb.Group:
     for candidate in group.candidates:
         candidate.teacher_logprobs.extend([-1.0] * len(candidate.token_ids))

@@ -47,7 +47,8 @@ def fault(group: pb.Group, expected: Expected) -> str | None:
     ):
         return "foreign"
     # Where a lead's returns are compared, an agent may have been called once.
-    if len(group.candidates) < (1 if group.lead_returns else expected.min_candidates):
+    num_sampled = sum(not candidate.is_baseline for candidate in group.candidates)
+    if num_sampled < (1 if group.lead_returns else expected.min_candidates):
         return "too_few_candidates"
     return (
         _prompt_fault(group, expected)
