@@ -17,6 +17,7 @@ from troupe.episodes.joint import at_once
 from troupe.episodes.lead import check_lead
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort, TeacherPort
+from troupe.episodes.terms import check_terms
 from troupe.rewards.family import with_reward
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.coalition import CoalitionSampler
@@ -91,6 +92,8 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
     if algorithm.needs.values == "joint" and critic and not critic.model and len(models) > 1:
         message = "the policies have different models; name the one that the team's critic is"
         raise SpecInvalidError([Issue("/algorithm/critic/model", message)])
+    if algorithm.needs.terms:
+        check_terms(spec.algorithm.kind, sampler)
     if isinstance(sampler, JointSampler):
         at_once(spec, workflow, sampler)
     if isinstance(sampler, FollowSampler):

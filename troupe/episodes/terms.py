@@ -5,12 +5,29 @@ from collections.abc import Sequence
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.branch import Draw, terms_by_agent
-from troupe.errors import InvalidArgumentError
 from troupe.rewards.mix import TEAM_TERM, RewardMix
-from troupe.samplers.sampler import GroupingKey
+from troupe.samplers.coalition import CoalitionSampler
+from troupe.samplers.follow import FollowSampler
+from troupe.samplers.joint import JointSampler
+from troupe.samplers.led import LedSampler
+from troupe.samplers.sampler import GroupingKey, Sampler
+from troupe.spec.issues import Issue, SpecInvalidError
 
 Terms = dict[str, float]
 """Unweighted, by name."""
+
+
+def check_terms(kind: str, sampler: Sampler) -> None:
+    """Raise SpecInvalidError where ``sampler`` draws groups whose rewards are no sums of terms."""
+    others = FollowSampler | JointSampler | CoalitionSampler | LedSampler
+    if not isinstance(sampler, others) and sampler.grouping not in ("turns", "acts"):
+        return
+    message = (
+        f"'{kind}' needs the terms of rewards, which are kept for candidates of one observation "
+        f"and for whole episodes, and its {type(sampler).__name__} compares something else "
+        f"(grouping {sampler.grouping}); leave out `terms` of its needs, or change its sampler"
+    )
+    raise SpecInvalidError([Issue("/algorithm/kind", message)])
 
 
 def attach_terms(
@@ -19,13 +36,8 @@ def attach_terms(
     """Set ``terms`` of each candidate and ``term_weights`` of each group, in place.
 
     In groups by task they are sums over the trajectory, like its return. Weighted they add up to
-    the reward. Raises InvalidArgumentError for groups by turn or act.
+    the reward.
     """
-    if grouping in ("turns", "acts"):
-        raise InvalidArgumentError(
-            "terms of rewards are kept for groups by observation or task, and this algorithm's "
-            f"sampler groups by {grouping}; leave out `terms` of its needs, or change its sampler"
-        )
     by_place = {(draw.agent, draw.trajectory, draw.turn): draw for draw in draws}
     for group in groups:
         group.term_weights.update(mix.weights(group.agent))

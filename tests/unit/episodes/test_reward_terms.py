@@ -1,15 +1,23 @@
 """The terms that rewards are the sum of: on candidates of the tree, and on whole episodes."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from follow_world import AGENTS, ROUND, WEIGHTS, Numbers, NumbersEnv, job
 
+from troupe.algorithms.algorithm import Needs
+from troupe.algorithms.base import GroupRelative
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.build import JobParts, load_parts
 from troupe.episodes.player import EpisodePlayer, Played
-from troupe.errors import InvalidArgumentError
 from troupe.rewards.mix import TEAM_TERM, RewardMix
+from troupe.samplers.coalition import CoalitionParams, CoalitionSampler
+from troupe.samplers.follow import FollowSampler
 from troupe.samplers.parallel import ParallelSampler
-from troupe.samplers.sampler import GroupingKey, Sampler
+from troupe.samplers.sampler import Sampler
 from troupe.samplers.tree import TreeSampler
+from troupe.spec import SpecInvalidError, parse_spec
 from troupe.workflows.self_play import SelfPlay
 
 
@@ -57,9 +65,47 @@ async def test_terms_when_not_needed_then_are_left_out() -> None:
     assert not any(c.terms for group in played.groups for c in group.candidates)
 
 
-@pytest.mark.parametrize("grouping", ["turns", "acts"])
-async def test_terms_when_groups_are_by_turn_then_says_so(
-    grouping: GroupingKey,
-) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"groups by {grouping}"):
-        await play(ParallelSampler(2, grouping=grouping))
+class OfTerms(GroupRelative):
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, terms=True)
+
+
+class OfTurns(OfTerms):
+    def sampler(self) -> Sampler:
+        return ParallelSampler(self._spec.group_size, grouping="turns")
+
+
+class OfActs(OfTerms):
+    def sampler(self) -> Sampler:
+        return ParallelSampler(self._spec.group_size, grouping="acts")
+
+
+class OfCoalitions(OfTerms):
+    def sampler(self) -> Sampler:
+        return CoalitionSampler(self._spec.group_size, "shapley", CoalitionParams())
+
+
+class OfFollowed(OfTerms):
+    def sampler(self) -> Sampler:
+        return FollowSampler(self._spec.group_size, executions=2)
+
+
+@pytest.mark.parametrize("kind", [OfTurns, OfActs, OfCoalitions, OfFollowed])
+def test_terms_when_rewards_are_no_sums_of_them_then_the_job_is_refused(kind: type) -> None:
+    def parts_of(name: str) -> JobParts:
+        document: dict[str, Any] = {
+            "name": "t",
+            "steps": 1,
+            "task": {"name": "plan_path"},
+            "workflow": {"order": ["tool", "planner"]},
+            "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+            "policies": {"p": {"model": "m"}},
+            "algorithm": {"kind": f"{__name__}:{name}"},
+        }
+        return load_parts(parse_spec(document))
+
+    assert parts_of("OfTerms").algorithm.needs.terms
+    with pytest.raises(SpecInvalidError, match="needs the terms of rewards") as refused:
+        parts_of(kind.__name__)
+    assert refused.value.issues[0].pointer == "/algorithm/kind"
