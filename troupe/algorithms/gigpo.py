@@ -13,7 +13,9 @@ from pydantic import BaseModel, Field
 
 from troupe.algorithms.advantages import group_relative
 from troupe.algorithms.algorithm import GroupOutcome
-from troupe.algorithms.turn_grpo import TurnGrpo, TurnParams, turn_returns
+from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.turn_grpo import TurnParams, turn_returns, turn_sampler
+from troupe.samplers.sampler import Sampler
 
 
 class GiGpoParams(TurnParams):
@@ -27,7 +29,7 @@ class GiGpoParams(TurnParams):
     )
 
 
-class GiGpo(TurnGrpo):
+class GiGpo(GroupRelative):
     """A = A_episode + step_weight * A_step, of K whole episodes with rewards by turn.
 
     A_episode compares the undiscounted returns of whole episodes, each counted once. A_step
@@ -38,6 +40,10 @@ class GiGpo(TurnGrpo):
 
     Params: ClassVar[type[BaseModel] | None] = GiGpoParams
     params: GiGpoParams
+
+    def sampler(self) -> Sampler:
+        """K whole episodes of a ticket, rewards by turn."""
+        return turn_sampler(self._spec.group_size, self.params)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """The sum of both comparisons."""

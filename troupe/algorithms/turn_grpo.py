@@ -44,13 +44,18 @@ class TurnGrpo(GroupRelative):
 
     def sampler(self) -> Sampler:
         """K whole episodes of a ticket, rewards by turn."""
-        grouping = "acts" if self.params.reward == "own_act" else "turns"
-        return ParallelSampler(self._spec.group_size, grouping=grouping)
+        return turn_sampler(self._spec.group_size, self.params)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Every act counts once."""
         returns = turn_returns(group, self.params.gamma)
         return group_relative(returns, "std" if self.is_scaled else "none")
+
+
+def turn_sampler(group_size: int, params: TurnParams) -> Sampler:
+    """Whole episodes, each act with the reward that ``params`` says."""
+    grouping = "acts" if params.reward == "own_act" else "turns"
+    return ParallelSampler(group_size, grouping=grouping)
 
 
 def turn_returns(group: GroupOutcome, gamma: float) -> list[float]:
