@@ -128,7 +128,8 @@ def untaught(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _advantages(algorithm: Algorithm, groups: Sequence[pb.Group]) -> dict[str, list[float]]:
     """Advantages by group id, computed like the trainer's: all groups of a policy together.
 
-    There is no trainer here: values and log ratios, where an algorithm reads them, are 0.
+    There is no trainer here: values and log ratios, where an algorithm reads them, are 0, and
+    nothing is subtracted from rewards (KL, long completions).
     """
     by_policy: defaultdict[str, list[GroupOutcome]] = defaultdict(list)
     for group in groups:

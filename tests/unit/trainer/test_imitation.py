@@ -17,7 +17,7 @@ from troupe.candidates import Sample, group_outcome
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.demonstrations import Demonstrations
 from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.outcome import NonFiniteError
+from troupe_trainer.learn.outcome import NonFiniteError, blame
 from troupe_trainer.samples import CreditedGroup, PromptSamples, credit
 
 
@@ -229,6 +229,7 @@ def test_step_when_a_demonstration_is_not_finite_then_says_so_and_changes_nothin
         parameter.view(-1)[0] = float("nan")
     with pytest.raises(NonFiniteError, match=r"the demonstrations' nan .* no weight was changed"):
         learner.step(_credited(spec), 0)
+    assert blame([], has_finite_weights=True) == "No group has a part in it."  # of a flat step
 
 
 @pytest.mark.parametrize("kind", ["lora", "full"])

@@ -56,6 +56,8 @@ def blame(groups: Sequence[CreditedGroup], has_finite_weights: bool) -> str:
     """The sentence that names the groups at fault, or says that the weights are."""
     if not has_finite_weights:
         return "The weights themselves hold numbers that are not finite."
+    if not groups:  # of demonstrations alone
+        return "No group has a part in it."
     names = [group.record.group_id for group in groups]
     shown = ", ".join(names[:_NAMED_GROUPS])
     more = f" and {len(names) - _NAMED_GROUPS} more" if len(names) > _NAMED_GROUPS else ""
