@@ -61,7 +61,7 @@ def prepare_dataset(
     ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="Prepared file to compare with for overlap; may be repeated."),
+        typer.Option(help="Prepared file to compare train rows with; may be repeated."),
     ] = None,
     drop_contaminated: Annotated[
         bool, typer.Option("--drop-contaminated", help="Leave overlapping rows out.")

@@ -151,6 +151,7 @@ def _run(
     as_json: bool,
 ) -> int:
     if what is None:
+        platform = {"runs_dir": runs_dir, **platform}
         return _evaluate_policies(eval_flags, overrides, platform, as_json=as_json)
     begin = _job_of(what, eval_flags, overrides)
     return run_job(settings_from(runs_dir=runs_dir, **platform), begin, as_json=as_json)

@@ -98,7 +98,7 @@ def commented(document: dict[str, Any]) -> str:
 def _part(key: str, value: Any) -> str:
     """One part of a spec as YAML: its inmost mappings stay on one line."""
     if not isinstance(value, dict):
-        return f"{key}: {value}\n"
+        return yaml.safe_dump({key: value})
     text = yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=100)
     if text.startswith("{"):
         return f"{key}: {text}"

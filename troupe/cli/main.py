@@ -17,7 +17,7 @@ from troupe import __version__
 from troupe.cli.commands import COMMANDS
 from troupe.cli.output import EXIT_INTERRUPTED, EXIT_OK, out, quiet_logs, report
 from troupe.cli.signals import terminate_as_interrupt
-from troupe.errors import TroupeError
+from troupe.errors import InvalidArgumentError, TroupeError
 
 EPILOG = "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."
 
@@ -91,6 +91,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
             )
     except TroupeError as error:
         return report(error)
+    except OSError as error:  # a path that can't be read or written
+        where = f"{error.filename2 or error.filename}: " if error.filename else ""
+        return report(InvalidArgumentError(f"{where}{error.strerror or error}"))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except SystemExit as ended:

@@ -64,7 +64,12 @@ def train(
             "(`troupe train --resume runs/demo-1`)"
         )
     if resume is not None:
-        runs_dir = run_folder(resume).parent
+        folder = run_folder(resume)
+        if runs_dir is not None and runs_dir.resolve() != folder.resolve().parent:
+            raise InvalidArgumentError(
+                f"--runs-dir {runs_dir}: a resumed run stays where it is, in {folder}; leave it out"
+            )
+        runs_dir = folder.parent
     settings = settings_from(
         runs_dir=runs_dir,
         redis_url=redis_url,

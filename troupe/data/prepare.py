@@ -51,20 +51,30 @@ class Options:
 def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Manifest:
     """Write ``<out>/<name>/<split>.jsonl`` for each split, a manifest and a card.
 
-    Held-out splits come first; train is compared with them and with ``options.against``.
+    Held-out splits come first; train is compared with them and with ``options.against``. A train
+    file that is there already is compared with those that are made anew, and stays as it is.
     Raises InvalidArgumentError or NotFoundError when the source does not hold a split.
     """
     splits = _order(dataset, source, options.splits)
+    if options.against and "train" not in splits:
+        raise InvalidArgumentError(
+            "--against compares train rows, and no train split is prepared here; leave it out, or "
+            "prepare train too"
+        )
     files = {split: _files(dataset, source, split) for split in splits}
     folder = out / dataset.name
     folder.mkdir(parents=True, exist_ok=True)
     manifest = _resumed_manifest(dataset, source, folder, options)
     for split in splits:
-        against = [*options.against]
+        against = list[Path]()
         if split == "train":
-            against += [folder / r.file for s, r in manifest.splits.items() if s != "train"]
+            held_out = (folder / r.file for s, r in manifest.splits.items() if s != "train")
+            against = [*options.against, *held_out]
         record = _prepare_split(dataset, files[split], split, folder, against, options)
-        manifest = manifest.model_copy(update={"splits": {**manifest.splits, split: record}})
+        records = {**manifest.splits, split: record}
+        if split != "train" and "train" in records and "train" not in splits:
+            records["train"] = _compared_again(dataset, records["train"], folder, record, options)
+        manifest = manifest.model_copy(update={"splits": records})
         with _whole(folder / MANIFEST) as file:
             file.write(manifest.to_json().encode())
     with _whole(folder / CARD) as file:
@@ -143,6 +153,18 @@ def _prepare_split(
         inputs=tuple(Input(name=path.name, sha256=digest_of(path)) for path in files),
         overlaps=tuple(check.record() for check in checks),
     )
+
+
+def _compared_again(
+    dataset: Dataset, train: SplitRecord, folder: Path, held_out: SplitRecord, options: Options
+) -> SplitRecord:
+    """The record of an older train file, with its overlap with ``held_out``."""
+    check = _Check.read(dataset, folder / held_out.file, options.min_share)
+    for number, row in enumerate(read_rows(folder / train.file), 1):
+        check.meets(_compared(dataset, row, folder / train.file), str(row.get("id", number)))
+    found = check.record()
+    others = [overlap for overlap in train.overlaps if overlap.against != found.against]
+    return train.model_copy(update={"overlaps": (*others, found)})
 
 
 class _Check:

@@ -37,13 +37,19 @@ Progress = Callable[[Team, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class EvalSettings:
-    """How an evaluation runs on this machine; only ``dtype`` changes figures."""
+    """How an evaluation runs on this machine; ``engine`` and ``dtype`` change figures."""
 
     engine: str = "cpu"
     dtype: str = "float32"
     api_key: SecretStr = field(default_factory=lambda: SecretStr(""))
     num_transcripts: int = 50
     num_judges: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+
+    @property
+    def computed_by(self) -> str:
+        """Engine and number format; "" for the usual ones."""
+        usual = (self.engine, self.dtype) == ("cpu", "float32")
+        return "" if usual else f"{self.engine} {self.dtype}"
 
 
 async def evaluate(
@@ -62,7 +68,7 @@ async def evaluate(
     check_playable(teams, family)
     with LocalEnv(family, num_threads=settings.num_judges) as env:
         plan = _fitted(plan, env)
-        prints = {team.label: fingerprint(team) for team in teams}
+        prints = {team.label: fingerprint(team, computed_by=settings.computed_by) for team in teams}
         with EvaluationFolder(folder, plan, prints) as journal:
             return await _Evaluation(plan, family, env, journal, settings, progress).run(teams)
 

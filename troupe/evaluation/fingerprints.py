@@ -15,13 +15,19 @@ _PROBE_BYTES = 65536
 _SUFFIXES = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model")
 
 
-def fingerprint(team: Team) -> str:
-    """A digest that changes when any seat's policy does."""
+def fingerprint(team: Team, *, computed_by: str = "") -> str:
+    """A digest that changes when any seat's policy does.
+
+    ``computed_by`` names the engine and the number format of weights where they are not the usual
+    ones: other figures come from others.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for agent in sorted(team.seats):
         ref = team.seats[agent]
         digest.update(f"{agent}\x1f{ref}\x1e".encode())
         if isinstance(ref, WeightsRef):
+            if ref.chat_template_kwargs or computed_by:
+                digest.update(f"{ref.chat_template_kwargs}\x1f{computed_by}\x1e".encode())
             for folder in filter(None, (ref.model, ref.adapter)):
                 _add_folder(digest, Path(folder))
     return digest.hexdigest()

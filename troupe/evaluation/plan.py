@@ -7,6 +7,7 @@ task is round ``eval-s``, so sample 0 draws exactly what a job's first evaluatio
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -72,9 +73,13 @@ class EvalPlan(SpecModel):
 
     def fixed(self) -> dict[str, Any]:
         """Settings that may not change when an evaluation is resumed."""
+        path = Path(self.task.name.rpartition(":")[0])
+        is_file = path.suffix == ".py" and path.is_file()
+        code = {"code": hashlib.sha256(path.read_bytes()).hexdigest()} if is_file else {}
         return {
             **self.model_dump(mode="json", exclude=_EXTENSIBLE),
             "troupe_version": __version__,
+            **code,
         }
 
     def samples(self) -> Iterator[SampleKey]:

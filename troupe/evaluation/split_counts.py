@@ -18,9 +18,10 @@ class SplitCount:
 
     ``num_different`` tasks are no copies of each other; ``num_keys`` no twins either (None where
     the family says nothing of twins), ``num_of_commonest`` share one key and ``num_shared`` keys
-    are another split's too. ``margin`` is half the width of a 95 % interval (Wilson) around a
-    success of 0.5 over the different tasks, ``key_margin`` over the keys: how far what is measured
-    may be from the success on tasks with new keys, if tasks of one key stand or fall together.
+    (without keys: tasks) are another split's too. ``margin`` is half the width of a 95 % interval
+    (Wilson) around a success of 0.5 over the different tasks, ``key_margin`` over the keys: how far
+    what is measured may be from the success on tasks with new keys, if tasks of one key stand or
+    fall together.
 
     Example: ``SplitCount("test", None, 500, 455, 24, 31, 0, 0.046, 0.186)``.
     """
@@ -31,7 +32,7 @@ class SplitCount:
     num_different: int
     num_keys: int | None
     num_of_commonest: int | None
-    num_shared: int | None
+    num_shared: int
     margin: float | None
     key_margin: float | None
 
@@ -47,13 +48,15 @@ def count_splits(family: TaskFamily, num_tasks: int) -> list[SplitCount]:
             for index in range(num_tasks if size is None else min(size, num_tasks))
         ]
     keys = {split: _keys(family, tasks) for split, tasks in drawn.items()}
+    digests = {split: {sha256(t.payload).digest() for t in tasks} for split, tasks in drawn.items()}
     found: list[SplitCount] = []
     for split, tasks in drawn.items():
         if not tasks:
             continue
-        own = keys[split]
-        others = {key for other in SPLITS if other != split for key in keys[other]}
-        num_different = len({sha256(task.payload).digest() for task in tasks})
+        own, others = keys[split], [other for other in SPLITS if other != split]
+        twins = own.keys() & {key for other in others for key in keys[other]}
+        copies = {copy for other in others for copy in digests[split] & digests[other]}
+        num_different = len(digests[split])
         found.append(
             SplitCount(
                 split=split,
@@ -62,7 +65,7 @@ def count_splits(family: TaskFamily, num_tasks: int) -> list[SplitCount]:
                 num_different=num_different,
                 num_keys=len(own) or None,
                 num_of_commonest=max(own.values(), default=None),
-                num_shared=len(own.keys() & others) if own else None,
+                num_shared=len(twins) if own else len(copies),
                 margin=_margin(num_different),
                 key_margin=_margin(len(own)),
             )

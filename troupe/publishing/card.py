@@ -46,9 +46,13 @@ class CardFacts:
         datasets: Sequence[str],
         evaluation: Path | None,
         has_curve: bool,
+        checkpoint: str = "",
     ) -> "CardFacts":
-        """What a run folder, and the folder of an evaluation, hold."""
+        """What a run folder, up to step ``checkpoint``, and the folder of an evaluation, hold."""
         lines = list(whole_lines(folder / "metrics.jsonl"))
+        if checkpoint.isdecimal():  # a line of training is of the step that begins there
+            last = int(checkpoint)
+            lines = [x for x in lines if x["step"] < last + (x["kind"] == "eval")]
         return cls(
             at=at,
             licence=licence,
@@ -177,11 +181,13 @@ def _common(manifest: TeamManifest, facts: CardFacts, *, curve: str) -> list[str
 
 def _training(manifest: TeamManifest, facts: CardFacts) -> str:
     algorithm = manifest.spec.get("algorithm", {})
+    of = manifest.checkpoint
+    cut = f"; these are the weights of checkpoint {of}, the run went on" if of else ""
     rows = [
         ["task", f"`{manifest.task.name}`" if manifest.task else "rows of a data set"],
         ["data", _data(manifest, facts)],
         ["algorithm", f"`{algorithm.get('kind')}`, {algorithm.get('group_size')} candidates"],
-        ["steps", f"{facts.num_steps} of {manifest.spec.get('tasks_per_step')} tasks"],
+        ["steps", f"{facts.num_steps} of {manifest.spec.get('tasks_per_step')} tasks{cut}"],
         ["licence", facts.licence or "not stated; that of the base holds"],
     ]
     return table(["", ""], rows)

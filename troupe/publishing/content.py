@@ -102,6 +102,7 @@ def content_of(team: TeamFolder, options: ContentOptions, *, at: str) -> TeamCon
         datasets=options.datasets,
         evaluation=options.evaluation,
         has_curve=curve is not None,
+        checkpoint=team.manifest.checkpoint,
     )
     for name in policies:
         files[f"policies/{name}/README.md"] = _text(policy_card(manifest, name, facts))

@@ -181,6 +181,13 @@ class _Model:
     Params: type[BaseModel] | None
 
 
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What holds the annotations of ``function``, which may be a partial or a callable object."""
+    while isinstance(function, partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
 def _keyword_params(
     function: Callable[..., Any], kind: str, pointer: str
 ) -> type[BaseModel] | None:
@@ -193,8 +200,8 @@ def _keyword_params(
     if not keywords:
         return None
     try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
+        hints = get_type_hints(_annotated(function), include_extras=True)
+    except (NameError, TypeError) as error:
         raise InvalidArgumentError(
             f"the annotations of '{kind}' can't be read ({error}); import what they name",
             pointer=f"{pointer}/kind",

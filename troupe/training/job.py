@@ -72,6 +72,9 @@ def instructions(agents: Agents) -> dict[str, str]:
             "agents must name at least one agent: {'writer': 'Sum up in one line.'} or ['writer']"
         )
     named = dict(agents) if isinstance(agents, Mapping) else dict.fromkeys(agents, "")
+    if len(named) < len(agents):
+        twice = next(name for name in agents if list(agents).count(name) > 1)
+        raise InvalidArgumentError(f"two agents are called '{twice}'; give each its own name")
     for name, instruction in named.items():
         if not isinstance(instruction, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgumentError(
@@ -93,6 +96,11 @@ def job_spec(
     Paths of models are this machine's if it trains here (``is_here``). Without an algorithm a team
     learns by MAGRPO, whose joint actions one reward can judge, and a single agent by GRPO.
     """
+    if options.eval_every and not rows.held_out:
+        raise InvalidArgumentError(
+            "eval_every asks for evaluations, and no row is held out: give held_out, or at least "
+            "10 different rows, of which a tenth is"
+        )
     algorithm = _algorithm(options, num_agents=len(agents))
     policies = _policies(agents, options)
     document: dict[str, Any] = {

@@ -11,6 +11,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
@@ -103,13 +104,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404 if call is None else 413, {"message": self.path})
             return
         body: dict[str, Any] = json.loads(self.rfile.read(size))
+        status, document = 200, None
         try:
-            self._answer(200, call(**body))
+            document = call(**body)
         except TroupeError as error:
-            self._answer(422, {"reason": error.reason, "message": error.message})
+            status, document = 422, {"reason": error.reason, "message": error.message}
         except Exception as error:  # else the caller would seem to have ended, and be asked again
             message = f"the judging process failed on {self.path}: {type(error).__name__}: {error}"
-            self._answer(500, {"message": message})
+            status, document = 500, {"message": message}
+        with suppress(ConnectionError):  # who asked may have given up
+            self._answer(status, document)
 
     def _answer(self, status: int, document: object) -> None:
         data = json.dumps(document).encode()

@@ -212,10 +212,11 @@ class RunResults:
 
 
 def empty_folder(target: str | Path) -> Path:
-    """``target``, which is to be written; raises InvalidArgumentError when it holds files."""
-    folder = Path(target)
-    if folder.exists() and any(folder.iterdir()):
-        raise InvalidArgumentError(f"{folder} holds files; give another folder")
+    """``target``, to be written; raises InvalidArgumentError when it holds files, or is one."""
+    folder = Path(target).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        held = "holds files" if folder.is_dir() else "is a file"
+        raise InvalidArgumentError(f"{folder} {held}; give another folder")
     return folder
 
 

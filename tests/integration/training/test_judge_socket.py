@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import stat
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -214,3 +215,29 @@ def test_folder_when_a_parent_may_be_of_another_user_then_is_refused(tmp_path: P
     os.chown(job, 12345, 12345)
     with pytest.raises(InvalidArgumentError, match="job is not a folder of this user alone"):
         make_private(job / "private")
+
+
+def test_step_when_the_asker_has_gone_then_nothing_is_printed_of_it(
+    path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked, go_on = Event(), Event()
+
+    def slow(row: Any, texts: Any) -> float:
+        asked.set()
+        go_on.wait(30.0)
+        return 1.0
+
+    with JudgeServer(environment(slow), path):
+        task = family(path)
+        env = task.environment()
+        state = env.reset(task.taskset().task("train", 4))
+        body = json.dumps({"state": json.loads(state), "agent": "a", "action": "x"})
+        with socket.socket(socket.AF_UNIX) as asker:
+            asker.connect(str(path))
+            head = f"POST /step HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            asker.sendall((head + body).encode())
+            assert asked.wait(30.0)
+        go_on.set()
+        # Another caller is answered after it.
+        assert env.step(state, "a", "y").team_reward == 1.0
+    assert "Traceback" not in capfd.readouterr().err

@@ -256,3 +256,33 @@ def test_audit_when_the_task_is_unknown_then_says_so_and_its_own_defaults_are_va
     said = capsys.readouterr().err
     assert "plan_path" in said
     assert "valid integer" not in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["keys", "add", "me", "--file", "/dev/null/k.yaml"],
+        ["new", "task", "mine", "--out", "/dev/null/x"],
+        ["data", "prepare", "gsm8k", "--source", "in", "--split", "test", "--out", "/dev/null/d"],
+    ],
+)
+def test_command_when_a_path_cannot_be_written_then_says_which_and_exits_2(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("in").mkdir()
+    row = {"question": "1 + 1?", "answer": "#### 2"}
+    (Path("in") / "test.jsonl").write_text(json.dumps(row) + "\n")
+    assert run(command) == 2
+    seen = capsys.readouterr().err
+    assert seen.startswith("error: /dev/null")
+    assert "Traceback" not in seen
+
+
+def test_train_when_a_resumed_run_is_to_lie_elsewhere_then_says_where_it_stays(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("runs/demo-1")
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(json.dumps(yaml.safe_load(spec.read_text())))
+    assert run(["train", "--resume", str(folder), "--runs-dir", "other"]) == 2
+    assert "a resumed run stays where it is" in " ".join(capsys.readouterr().err.split())

@@ -36,6 +36,7 @@ def _in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([*SCRIPTED, "--set", "task.params.sise=6"], "did you mean 'size'?"),
         ([*SCRIPTED, "--redis-url", "redis://x"], "--redis-url belongs to"),
         ([*SCRIPTED, "--ports", "auto"], "--ports belongs to"),
+        ([*SCRIPTED, "--runs-dir", "elsewhere"], "--runs-dir belongs to"),
         (["--task", "plan_path", "--policy", "openai:m"], "--base-url"),
         (["--task", "plan_path", "--policy", "models/none"], "there is no policy"),
         (["--task", "plan_path", "--policy", "toool=random,planner=random"], "'tool'?"),

@@ -39,6 +39,15 @@ def test_init_writes_about_thirty_commented_lines_that_are_a_valid_spec(
     assert json.loads(capsys.readouterr().out)["file"] == str(target)
 
 
+@pytest.mark.parametrize("name", ["no", "on", "null", "yes"])
+def test_init_when_yaml_would_read_a_name_as_something_else_then_it_is_quoted(
+    name: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "job.yaml"
+    assert run(["init", str(target), "--yes", "--task", "plan_path", "--name", name]) == 0
+    assert load_spec(target).name == name
+
+
 def test_init_with_an_unknown_task_says_what_there_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,29 @@ def test_prepare_when_train_meets_test_then_says_so_and_drops_it_when_asked(
     assert "18" not in {row.answer for row in PreparedRows(tmp_path / "gsm8k/train.jsonl", MathRow)}
 
 
+def test_prepare_when_the_test_file_is_named_to_compare_with_then_it_loses_no_row(
+    tmp_path: Path,
+) -> None:
+    source = _source(tmp_path / "in", train=TRAIN, test=TEST)
+    test = tmp_path / "gsm8k/test.jsonl"
+    prepare(GSM8K, source, tmp_path, Options())
+    splits = prepare(GSM8K, source, tmp_path, Options((), (test,), drop_overlap=True)).splits
+    assert (splits["test"].num_written, splits["test"].num_dropped) == (2, 0)
+    assert splits["train"].num_dropped == 1
+    with pytest.raises(InvalidArgumentError, match="compares train rows"):
+        prepare(GSM8K, source, tmp_path, Options(("test",), (test,)))
+
+
+def test_prepare_when_test_follows_train_then_its_overlap_is_told(tmp_path: Path) -> None:
+    source = _source(tmp_path / "in", train=TRAIN, test=TEST)
+    alone = prepare(GSM8K, source, tmp_path, Options(("train",))).splits["train"]
+    assert not alone.overlaps
+    after = prepare(GSM8K, source, tmp_path, Options(("test",))).splits["train"]
+    whole = prepare(GSM8K, source, tmp_path / "whole", Options()).splits["train"]
+    assert after == whole
+    assert after.overlaps[0].num_exact == 1
+
+
 def test_prepare_when_a_test_text_is_reworded_slightly_then_runs_of_words_find_it(
     tmp_path: Path,
 ) -> None:

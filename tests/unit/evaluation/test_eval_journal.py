@@ -54,6 +54,18 @@ def test_journal_when_settings_differ_then_refuses_and_names_them(tmp_path: Path
         EvaluationFolder(tmp_path, plan(sampling=SamplingSpec(temperature=0.5)), {}).__enter__()
 
 
+def test_journal_when_the_tasks_own_file_changed_then_refuses(tmp_path: Path) -> None:
+    code = tmp_path / "own.py"
+    code.write_text("RULE = 1\n")
+    own = EvalPlan(task=TaskSpec(name=f"{code}:Own"), workflow=WorkflowSpec(order=["planner"]))
+    for _ in range(2):
+        with EvaluationFolder(tmp_path / "out", own, {}):
+            pass
+    code.write_text("RULE = 2\n")
+    with pytest.raises(ConflictError, match="code was"):
+        EvaluationFolder(tmp_path / "out", own, {}).__enter__()
+
+
 def test_journal_when_more_tasks_samples_and_policies_are_asked_then_goes_on(
     tmp_path: Path,
 ) -> None:

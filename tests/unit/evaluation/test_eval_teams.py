@@ -1,11 +1,13 @@
 """What --policy texts mean, and what is said when they mean nothing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.evaluation.evaluation import EvalSettings
 from troupe.evaluation.fingerprints import fingerprint
 from troupe.evaluation.refs import ChatRef, RefOptions, ScriptedRef, WeightsRef
 from troupe.evaluation.teams import read_teams, slug
@@ -158,6 +160,21 @@ def test_fingerprint_when_weights_change_under_the_same_name_then_changes(model:
     assert fingerprint(team) == before
     (model / "model.safetensors").write_bytes(bytes(99) + b"\x01")
     assert fingerprint(team) != before
+
+
+def test_fingerprint_when_figures_are_computed_in_another_way_then_changes(model: Path) -> None:
+    [team] = read_teams([str(model)], ["tool"])
+    ref = team.seats["tool"]
+    assert isinstance(ref, WeightsRef)
+    quiet = replace(ref, chat_template_kwargs=(("enable_thinking", False),))
+    prints = {
+        fingerprint(team),
+        fingerprint(team, computed_by="sglang bfloat16"),
+        fingerprint(replace(team, seats={"tool": quiet})),
+    }
+    assert len(prints) == 3
+    assert EvalSettings().computed_by == ""
+    assert EvalSettings(dtype="bfloat16").computed_by == "cpu bfloat16"
 
 
 def test_slug_when_a_label_is_a_path_then_is_a_file_name() -> None:

@@ -81,7 +81,23 @@ def test_count_splits_when_words_are_copies_and_twins_then_each_is_counted() -> 
 def test_count_splits_when_the_family_says_nothing_of_twins_then_copies_alone_are_counted() -> None:
     train, _ = count_splits(_family(Untold), 2)
     assert (train.num_drawn, train.num_different, train.num_keys) == (2, 1, None)
-    assert (train.num_of_commonest, train.num_shared, train.key_margin) == (None, None, None)
+    assert (train.num_of_commonest, train.num_shared, train.key_margin) == (None, 0, None)
+
+
+class Leaky(Untold):
+    """Two of three tasks are in both splits."""
+
+    def taskset(self) -> Taskset:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Rows({"train": ["abc", "cab", "xy"], "validation": ["xy", "abc"], "test": []})
+
+
+def test_data_card_when_splits_share_tasks_without_keys_then_they_are_counted_and_it_fails() -> (
+    None
+):
+    train, validation = count_splits(_family(Leaky), 10)
+    assert (train.num_shared, validation.num_shared) == (2, 2)
+    shown = CliRunner().invoke(build_app(), ["data", "card", f"{__file__}:Leaky"])
+    assert shown.exit_code == 1, shown.output
 
 
 @pytest.mark.parametrize(("name", "params"), BY_HASH)

@@ -1,6 +1,7 @@
 """Which files are sent of a team, and what is in their texts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,20 @@ def test_card_when_a_run_has_rows_and_evaluations_then_it_says_both(tmp_path: Pa
     assert "9 rows, sha256 `0000000000000000`" in card
     assert "| 0 | 25.0% | 4.6% to 69.9% | 4 | 0.100 |" in card
     assert "| steps | 2 of 8 tasks |" in card or "| steps | 2 of 32 tasks |" in card
+
+
+def test_card_when_a_checkpoints_weights_are_sent_then_it_tells_of_no_later_step(
+    tmp_path: Path,
+) -> None:
+    run = write_run(tmp_path / "pair-1")
+    write_metrics(run)
+    team = team_of_run(run)
+    early = replace(team, manifest=team.manifest.model_copy(update={"checkpoint": "1"}))
+    card = text(content_of(early, ContentOptions(), at="org/pair"), "README.md")
+    assert "| steps | 1 of " in card
+    assert "these are the weights of checkpoint 1, the run went on" in card
+    assert "| 0 | 25.0%" in card
+    assert "| 2 | 75.0%" not in card
 
 
 def test_card_when_a_run_told_rewards_of_acts_then_none_is_shown_as_an_episodes(

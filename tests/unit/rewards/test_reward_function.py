@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +30,29 @@ DONE = JudgedTransition(b"s", 0.5, {}, False, False, {}, b"before", "tool", "go 
 
 def words(transition: JudgedTransition, task: Task, *, scale: float = 1.0) -> float:
     return scale * len(transition.action.split())
+
+
+doubled = partial(words, scale=2.0)
+
+
+class Weighed:
+    """A function with a setting of its own."""
+
+    def __call__(self, transition: JudgedTransition, task: Task, *, scale: float = 1.0) -> float:
+        return words(transition, task, scale=scale)
+
+
+weighed = Weighed()
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "expected"),
+    [("doubled", {}, 4.0), ("doubled", {"scale": 3.0}, 6.0), ("weighed", {"scale": 5}, 10.0)],
+)
+def test_reward_when_a_partial_or_a_callable_object_then_its_keywords_are_params(
+    name: str, params: dict[str, Any], expected: float
+) -> None:
+    assert load_reward(f"{__name__}:{name}", params).function(DONE, TASK) == expected
 
 
 def broken(transition: JudgedTransition, task: Task) -> float:

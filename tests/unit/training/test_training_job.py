@@ -10,6 +10,7 @@ from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.spec import JobSpec
 from troupe.training.dataset import TaskRows
 from troupe.training.job import TrainingOptions, instructions, job_spec, training_options
+from troupe.training.results import empty_folder
 from troupe.training.task import TASK_NAME
 
 ROWS = TaskRows.of([{"prompt": str(number)} for number in range(20)])
@@ -130,6 +131,30 @@ def test_spec_when_an_argument_is_wrong_then_says_which(
     with pytest.raises(TroupeError) as error:
         spec_of(["a", "b"], **{"model": model, **options})
     assert message in error.value.message
+
+
+def test_spec_when_evaluations_are_asked_for_and_no_row_is_held_out_then_says_so(
+    model: str,
+) -> None:
+    few, named = TaskRows.of([{"prompt": str(number)} for number in range(5)]), instructions(["a"])
+    task = {"name": TASK_NAME, "params": {}}
+    with pytest.raises(InvalidArgumentError, match="no row is held out"):
+        job_spec(named, few, task, TrainingOptions(model=model, eval_every=5))
+
+
+def test_instructions_when_two_agents_have_one_name_then_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="two agents are called 'w'"):
+        instructions(["w", "v", "w"])
+
+
+def test_empty_folder_when_of_home_or_a_file_then_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert empty_folder("~/weights") == tmp_path / "weights"
+    (tmp_path / "weights").write_text("")
+    with pytest.raises(InvalidArgumentError, match="is a file"):
+        empty_folder("~/weights")
 
 
 @pytest.mark.parametrize("agents", [{}, [], "writer", {"a": 3}])
