@@ -11,8 +11,8 @@ def reward(row, texts):
 
 
 def train(dataset, model="Qwen/Qwen2.5-0.5B", **settings):
-    """Train both agents."""
-    options = {"steps": 2560, "max_new_tokens": 256} | AS_COMLRL | settings
+    """Train both agents: 20 times through the 116 rows that are not held out."""
+    options = {"steps": 2320, "max_new_tokens": 256} | AS_COMLRL | settings
     return troupe.train(["a", "b"], dataset, reward, model=model, **options)
 
 

@@ -18,7 +18,9 @@ from pathlib import Path
 from troupe.bundles.requirements import check_requirements
 from troupe.errors import InvalidArgumentError
 
-MAX_BUNDLE_BYTES = 16 << 20
+MAX_BUNDLE_BYTES = 48 << 20
+"""Of an archive that a client builds: the most that an operator can allow. The router refuses what
+is above its own limit, and names it."""
 """Default limit of an archive."""
 MAX_BUNDLE_FILES = 1000
 MAX_DEPTH = 16

@@ -35,7 +35,7 @@ def read_teams(
     A text without ``=`` fills every seat. ``agent=POLICY`` fills one; several of them, separated by
     commas or in consecutive texts, form one team until an agent repeats.
     """
-    teams = [_team(seats, agents, options or RefOptions()) for seats in _gathered(texts)]
+    teams = [_team(seats, agents, options or RefOptions()) for seats in _gathered(texts, agents)]
     labels = [team.label for team in teams]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise InvalidArgumentError(f"--policy {twice} is given twice; remove one")
@@ -47,8 +47,12 @@ def slug(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-.")[-80:] or "policy"
 
 
-def _gathered(texts: Iterable[str]) -> list[dict[str, str]]:
-    """Seat -> text for each team; a team with one policy for all seats is ``{"*": text}``."""
+def _gathered(texts: Iterable[str], agents: Sequence[str]) -> list[dict[str, str]]:
+    """Seat -> text for each team; a team with one policy for all seats is ``{"*": text}``.
+
+    ``*=`` fills all seats that are left, so a team ends with it; it begins one where it stands
+    beside seats in its own text, or none is left.
+    """
     teams: list[dict[str, str]] = []
     is_open = False
     for text in texts:
@@ -57,12 +61,14 @@ def _gathered(texts: Iterable[str]) -> list[dict[str, str]]:
             teams.append({OTHERS: text})
             is_open = False
             continue
-        for match in filter(None, pieces):
-            agent, policy = match[1], match[2]
-            if not is_open or agent in teams[-1]:
-                teams.append({})
-            teams[-1][agent] = policy
-            is_open = True
+        seats = {match[1]: match[2] for match in filter(None, pieces)}
+        if len(seats) < len(pieces):
+            raise InvalidArgumentError(f"--policy {text} names a seat twice; name each once")
+        is_whole = OTHERS in seats and (len(seats) > 1 or (is_open and {*agents} <= {*teams[-1]}))
+        if is_whole or not is_open or seats.keys() & teams[-1].keys():
+            teams.append({})
+        teams[-1] |= seats
+        is_open = OTHERS not in seats
     return teams
 
 

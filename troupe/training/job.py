@@ -94,7 +94,8 @@ def job_spec(
     """The job whose task is ``task``; raises SpecInvalidError or InvalidArgumentError.
 
     Paths of models are this machine's if it trains here (``is_here``). Without an algorithm a team
-    learns by MAGRPO, whose joint actions one reward can judge, and a single agent by GRPO.
+    learns by MAGRPO, whose joint actions one reward can judge, and a single agent by GRPO. Where
+    the algorithm takes joint actions, a team's agents act at once.
     """
     if options.eval_every and not rows.held_out:
         raise InvalidArgumentError(
@@ -110,7 +111,7 @@ def job_spec(
         "tasks_per_step": options.tasks_per_step,
         "task": deepcopy(dict(task)),
         "workflow": {
-            "kind": "simultaneous" if "joint" in algorithm else "turn_based",
+            "kind": "turn_based" if algorithm.get("joint") is None else "simultaneous",
             "order": list(agents),
             "max_turns": options.max_turns,
         },
@@ -150,7 +151,8 @@ def _algorithm(options: TrainingOptions, *, num_agents: int) -> dict[str, Any]:
     algorithm["kind"] = algorithm.get("kind") or ("magrpo" if num_agents > 1 else "grpo")
     algorithm.setdefault("group_size", options.group_size)
     kind = plugins.load(plugins.ALGORITHMS, algorithm["kind"], pointer="/algorithm/kind")
-    if "joint" in getattr(kind, "required", ()):
+    takes_it = num_agents > 1 and "joint" in getattr(kind, "options", ())
+    if takes_it or "joint" in getattr(kind, "required", ()):
         algorithm.setdefault("joint", {})
     return algorithm
 

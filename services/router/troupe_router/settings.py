@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from troupe.bundles.archive import MAX_BUNDLE_BYTES
 from troupe.runtime.serving import ServingSettings
 
 _PREFIX = "TROUPE_ROUTER_"
@@ -119,7 +120,7 @@ class RouterSettings(ServingSettings):
     bundles: bool | None = None
     """Take code with a job (a bundle), from keys with the scope `code`; env services run it. Not
     set: only where REST listens on loopback alone."""
-    bundle_bytes: int = Field(default=16 << 20, ge=1024, le=48 << 20)
+    bundle_bytes: int = Field(default=16 << 20, ge=1024, le=MAX_BUNDLE_BYTES)
     """Largest archive of a bundle."""
     bundle_store_bytes: int = Field(default=1 << 30, ge=1024)
     """Bytes of uploaded bundles that are kept together; jobs have their own copies."""

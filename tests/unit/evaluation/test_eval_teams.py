@@ -154,6 +154,27 @@ def test_ref_when_an_export_names_no_agents_then_says_how_to_seat_its_policies(
         read_teams(["out"], AGENTS)
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (
+            ["tool=scripted,*=random", "planner=scripted,*=random"],
+            ["tool=scripted,planner=random", "tool=random,planner=scripted"],
+        ),
+        (
+            ["tool=scripted,planner=random", "*=scripted"],
+            ["tool=scripted,planner=random", "scripted"],
+        ),
+        (["tool=scripted", "*=random", "*=scripted"], ["tool=scripted,planner=random", "scripted"]),
+        (["tool=scripted", "planner=random"], ["tool=scripted,planner=random"]),
+    ],
+)
+def test_policies_when_others_are_filled_then_each_team_is_its_own(
+    texts: list[str], expected: list[str]
+) -> None:
+    assert [team.label for team in read_teams(texts, AGENTS)] == expected
+
+
 def test_fingerprint_when_weights_change_under_the_same_name_then_changes(model: Path) -> None:
     [team] = read_teams([str(model)], ["tool"])
     before = fingerprint(team)

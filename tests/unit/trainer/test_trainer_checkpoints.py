@@ -306,6 +306,14 @@ def test_export_when_the_best_or_a_step_is_asked_for_then_takes_that_one(
         export(tmp_path / "run", "worst", tmp_path / "out")
 
 
+def test_export_when_no_best_ones_were_kept_then_there_is_no_best(tmp_path: Path) -> None:
+    spec = _spec(tmp_path)
+    _save(Checkpoints(tmp_path, spec), {1: 0.9, 2: 0.1}, 3)
+    (tmp_path / "spec.json").write_text(spec.model_dump_json())
+    with pytest.raises(InvalidArgumentError, match=r"keep_best, which is 0.*name a step: step-"):
+        export(tmp_path, "best", tmp_path / "out")
+
+
 def test_export_when_policies_took_turns_then_there_is_no_best(tmp_path: Path) -> None:
     spec = _spec(
         tmp_path,

@@ -38,6 +38,14 @@ def test_spec_when_a_team_then_acts_at_once_by_magrpo_with_a_policy_each(model: 
     load_parts(spec)
 
 
+@pytest.mark.parametrize("algorithm", ["mareinforce", "marloo", "maremax"])
+def test_spec_when_of_magrpos_family_then_a_team_acts_at_once(algorithm: str, model: str) -> None:
+    team = spec_of(["a", "b"], model=model, algorithm=algorithm)
+    assert team.workflow.kind == "simultaneous"
+    assert team.algorithm.joint is not None
+    assert spec_of(["a"], model=model, algorithm=algorithm).algorithm.joint is None
+
+
 def test_spec_when_one_agent_then_grpo(model: str) -> None:
     spec = spec_of(["a"], model=model, lora_rank=None)
     assert (spec.algorithm.kind, spec.workflow.kind) == ("grpo", "turn_based")
@@ -45,11 +53,14 @@ def test_spec_when_one_agent_then_grpo(model: str) -> None:
     load_parts(spec)
 
 
-@pytest.mark.parametrize("algorithm", ["at_grpo", "grpo", "rloo", "magrpo", {"kind": "maremax"}])
+@pytest.mark.parametrize(
+    "algorithm",
+    ["at_grpo", "grpo", "rloo", "magrpo", {"kind": "maremax"}, {"kind": "marloo", "joint": None}],
+)
 def test_spec_when_an_algorithm_is_named_then_all_parts_load(algorithm: Any, model: str) -> None:
     spec = spec_of(["a", "b"], model=model, algorithm=algorithm)
     load_parts(spec)
-    is_joint = spec.algorithm.kind == "magrpo"  # the only one here that needs joint actions
+    is_joint = spec.algorithm.kind in ("magrpo", "maremax")
     assert spec.workflow.kind == ("simultaneous" if is_joint else "turn_based")
 
 

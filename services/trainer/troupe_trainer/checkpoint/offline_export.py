@@ -92,6 +92,11 @@ def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
             "with algorithm.alternate each step has the rewards of another policy's agents alone, "
             f"by which no best step can be chosen; name a step: {names}"
         )
+    elif which == "best" and not spec.checkpoint.keep_best:
+        raise InvalidArgumentError(
+            "the best of a job's checkpoints are kept with checkpoint.keep_best, which is 0 here: "
+            f"what is left are the newest, whatever they earned; name a step: {names}"
+        )
     elif which == "best":
         steps = [step_of(path) for path in best_first(folders[0])[:1]]
     elif which.isdecimal():
