@@ -206,8 +206,8 @@ class Experiment:
         """
         if not (steps := self._steps(task, arm, setting)):
             return None
-        began = Cell(task, arm, setting, FIRST_SEED, steps[0])
-        few = steps[0] if self._find(began) else median_low(steps)
+        began = (Cell(task, arm, setting, each, steps[0]) for each in self._seeds())
+        few = steps[0] if any(map(self._find, began)) else median_low(steps)
         return Cell(task, arm, setting, seed, few)
 
     def _steps(self, task: str, arm: str, setting: Setting) -> list[int]:

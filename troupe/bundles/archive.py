@@ -21,7 +21,6 @@ from troupe.errors import InvalidArgumentError
 MAX_BUNDLE_BYTES = 48 << 20
 """Of an archive that a client builds: the most that an operator can allow. The router refuses what
 is above its own limit, and names it."""
-"""Default limit of an archive."""
 MAX_BUNDLE_FILES = 1000
 MAX_DEPTH = 16
 MAX_NAME = 100

@@ -92,7 +92,7 @@ def prepare_dataset(
     if as_json:
         print_json(manifest.model_dump(mode="json"))
         return
-    _print(manifest, target / dataset.name)
+    _print(manifest, target / dataset.name, is_train_new="train" in (splits or dataset.splits))
 
 
 @data_app.command("card")
@@ -146,7 +146,7 @@ def _print_counts(counts: Sequence[SplitCount]) -> None:
     out().print(table)
 
 
-def _print(manifest: Manifest, folder: Path) -> None:
+def _print(manifest: Manifest, folder: Path, *, is_train_new: bool) -> None:
     for split, record in sorted(manifest.splits.items()):
         refused = ", ".join(f"{n} {why}" for why, n in record.refused.items()) or "none"
         out().print(
@@ -156,6 +156,8 @@ def _print(manifest: Manifest, folder: Path) -> None:
         for overlap in record.overlaps:
             num = overlap.num_exact + overlap.num_ngram
             done = "left out" if record.num_dropped else "kept: --drop-contaminated leaves them out"
+            if split == "train" and not is_train_new:
+                done = "of rows prepared before: prepare train again to compare or leave out"
             if num:
                 note(
                     f"warning: {num} {split} rows overlap with {overlap.against} "

@@ -91,9 +91,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
             )
     except TroupeError as error:
         return report(error)
-    except OSError as error:  # a path that can't be read or written
-        where = f"{error.filename2 or error.filename}: " if error.filename else ""
-        return report(InvalidArgumentError(f"{where}{error.strerror or error}"))
+    except OSError as error:
+        if error.filename is None:  # no path, which a person could correct
+            raise
+        return report(
+            InvalidArgumentError(f"{error.filename2 or error.filename}: {error.strerror}")
+        )
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except SystemExit as ended:

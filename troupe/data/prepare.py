@@ -58,13 +58,18 @@ def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Ma
     splits = _order(dataset, source, options.splits)
     if options.against and "train" not in splits:
         raise InvalidArgumentError(
-            "--against compares train rows, and no train split is prepared here; leave it out, or "
-            "prepare train too"
+            "--against compares train rows, and none are prepared here; compare the training set "
+            "with this one, once it is prepared, or leave --against out"
         )
     files = {split: _files(dataset, source, split) for split in splits}
     folder = out / dataset.name
     folder.mkdir(parents=True, exist_ok=True)
     manifest = _resumed_manifest(dataset, source, folder, options)
+    if options.drop_overlap and "train" in manifest.splits and "train" not in splits:
+        raise InvalidArgumentError(
+            f"{folder} has train rows that were prepared before, and --drop-contaminated leaves "
+            f"out none of them; prepare train with {', '.join(splits)}, or leave it out"
+        )
     for split in splits:
         against = list[Path]()
         if split == "train":
@@ -73,7 +78,9 @@ def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Ma
         record = _prepare_split(dataset, files[split], split, folder, against, options)
         records = {**manifest.splits, split: record}
         if split != "train" and "train" in records and "train" not in splits:
-            records["train"] = _compared_again(dataset, records["train"], folder, record, options)
+            before = manifest.splits.get(split)
+            train = _compared_again(dataset, records["train"], folder, record, before, options)
+            records["train"] = train
         manifest = manifest.model_copy(update={"splits": records})
         with _whole(folder / MANIFEST) as file:
             file.write(manifest.to_json().encode())
@@ -156,15 +163,26 @@ def _prepare_split(
 
 
 def _compared_again(
-    dataset: Dataset, train: SplitRecord, folder: Path, held_out: SplitRecord, options: Options
+    dataset: Dataset,
+    train: SplitRecord,
+    folder: Path,
+    held_out: SplitRecord,
+    before: SplitRecord | None,
+    options: Options,
 ) -> SplitRecord:
-    """The record of an older train file, with its overlap with ``held_out``."""
+    """The record of an older train file, with its overlap with ``held_out``, ``before`` this one.
+
+    What was found, and left out, when the train file was prepared stays where the file is equal.
+    """
+    name = f"{folder.name}/{held_out.file}"
+    if any((o.against, o.sha256) == (name, held_out.sha256) for o in train.overlaps):
+        return train
     check = _Check.read(dataset, folder / held_out.file, options.min_share)
     for number, row in enumerate(read_rows(folder / train.file), 1):
         check.meets(_compared(dataset, row, folder / train.file), str(row.get("id", number)))
-    found = check.record()
-    others = [overlap for overlap in train.overlaps if overlap.against != found.against]
-    return train.model_copy(update={"overlaps": (*others, found)})
+    old = None if before is None else (name, before.sha256)
+    others = [overlap for overlap in train.overlaps if (overlap.against, overlap.sha256) != old]
+    return train.model_copy(update={"overlaps": (*others, check.record())})
 
 
 class _Check:

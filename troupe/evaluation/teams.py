@@ -32,8 +32,10 @@ def read_teams(
 ) -> list[Team]:
     """The teams that ``texts`` name, in order.
 
-    A text without ``=`` fills every seat. ``agent=POLICY`` fills one; several of them, separated by
-    commas or in consecutive texts, form one team until an agent repeats.
+    A text without ``=`` fills every seat. ``agent=POLICY`` fills one, and ``*=POLICY`` those that
+    are left; several of them, separated by commas or in consecutive texts, form one team until a
+    seat repeats. A text of seats with ``*=`` is a team of its own, and so is a ``*=`` where none is
+    left.
     """
     teams = [_team(seats, agents, options or RefOptions()) for seats in _gathered(texts, agents)]
     labels = [team.label for team in teams]
@@ -48,11 +50,7 @@ def slug(label: str) -> str:
 
 
 def _gathered(texts: Iterable[str], agents: Sequence[str]) -> list[dict[str, str]]:
-    """Seat -> text for each team; a team with one policy for all seats is ``{"*": text}``.
-
-    ``*=`` fills all seats that are left, so a team ends with it; it begins one where it stands
-    beside seats in its own text, or none is left.
-    """
+    """Seat -> text for each team; a team with one policy for all seats is ``{"*": text}``."""
     teams: list[dict[str, str]] = []
     is_open = False
     for text in texts:
@@ -68,7 +66,7 @@ def _gathered(texts: Iterable[str], agents: Sequence[str]) -> list[dict[str, str
         if is_whole or not is_open or seats.keys() & teams[-1].keys():
             teams.append({})
         teams[-1] |= seats
-        is_open = OTHERS not in seats
+        is_open = not (OTHERS in seats and len(seats) > 1)
     return teams
 
 

@@ -35,6 +35,8 @@ class CardFacts:
     """Policies of an evaluation's report.json."""
     num_steps: int
     """Training steps that were made."""
+    went_on: bool = False
+    """Whether the run made steps after those of the weights."""
 
     @classmethod
     def of_run(
@@ -49,10 +51,11 @@ class CardFacts:
         checkpoint: str = "",
     ) -> "CardFacts":
         """What a run folder, up to step ``checkpoint``, and the folder of an evaluation, hold."""
-        lines = list(whole_lines(folder / "metrics.jsonl"))
+        all_lines = list(whole_lines(folder / "metrics.jsonl"))
+        lines = all_lines
         if checkpoint.isdecimal():  # a line of training is of the step that begins there
             last = int(checkpoint)
-            lines = [x for x in lines if x["step"] < last + (x["kind"] == "eval")]
+            lines = [x for x in all_lines if x["step"] < last + (x["kind"] == "eval")]
         return cls(
             at=at,
             licence=licence,
@@ -61,6 +64,7 @@ class CardFacts:
             evals=[line for line in lines if line["kind"] == "eval"],
             compared=compared_policies(evaluation)[0] if evaluation else (),
             num_steps=sum(line["kind"] == "train" for line in lines),
+            went_on=len(lines) < len(all_lines),
         )
 
 
@@ -164,10 +168,11 @@ def _argument(at: str, path: str) -> str:
 
 def _common(manifest: TeamManifest, facts: CardFacts, *, curve: str) -> list[str]:
     spec = json.dumps(manifest.spec, indent=2, sort_keys=True)
-    picture = [f"![success, reward and time over the steps]({curve})"] if facts.has_curve else []
+    of = " of the whole run" if facts.went_on else ""
+    picture = f"![success, reward and time over the steps{of}]({curve})"
     return [
         "## How it was trained\n\n" + _training(manifest, facts),
-        *picture,
+        *([picture] if facts.has_curve else []),
         "## Evaluation\n\n" + _evaluation(manifest, facts),
         "## Limits\n\nThe weights were trained for this task, these seats and these prompts; "
         "nothing else was measured. Evaluations above are on tasks that were held out from "
@@ -181,8 +186,10 @@ def _common(manifest: TeamManifest, facts: CardFacts, *, curve: str) -> list[str
 
 def _training(manifest: TeamManifest, facts: CardFacts) -> str:
     algorithm = manifest.spec.get("algorithm", {})
-    of = manifest.checkpoint
-    cut = f"; these are the weights of checkpoint {of}, the run went on" if of else ""
+    cut = ""
+    if manifest.checkpoint:
+        cut = f"; these are the weights of checkpoint {manifest.checkpoint}"
+        cut += ", the run went on" if facts.went_on else ""
     rows = [
         ["task", f"`{manifest.task.name}`" if manifest.task else "rows of a data set"],
         ["data", _data(manifest, facts)],

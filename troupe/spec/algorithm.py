@@ -1,8 +1,8 @@
 """The part of a job spec that says how a job learns: algorithm, loss, KL, critic, filters."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
 from troupe.spec.policy import FullSpec, LoraSpec
@@ -41,19 +41,22 @@ class RatioMaskSpec(SpecModel):
     level: Literal["token", "sequence", "geometric"] = "token"
     """token: by the token's own ratio (IcePop); sequence: by the product over its completion;
     geometric: by that product's geometric mean, which does not grow with the length."""
-    low: float | None = Field(default=None, gt=0.0, le=1.0)
+    low: float = Field(default=0.5, gt=0.0, le=1.0)
     """A smaller ratio pi_trainer / pi_rollout is left out. No value: 0.5, of geometric 0.999."""
-    high: float | None = Field(default=None, ge=1.0)
+    high: float = Field(default=5.0, ge=1.0)
     """A larger one is left out. No value: 5, of geometric 1.001."""
 
-    @property
-    def band(self) -> tuple[float, float]:
-        """The ratios that are kept.
+    @model_validator(mode="before")
+    @classmethod
+    def _of_level(cls, document: Any) -> Any:
+        """The band that goes with the level, so that a stored spec says it.
 
-        Source of the defaults: IcePop (arXiv 2510.18855); geometric: verl's ``decoupled_geo_rs``.
+        Source: IcePop (arXiv 2510.18855); geometric: verl's preset ``decoupled_geo_rs``.
         """
-        low, high = (0.999, 1.001) if self.level == "geometric" else (0.5, 5.0)
-        return (low if self.low is None else self.low, high if self.high is None else self.high)
+        given = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+        if given.get("level") == "geometric":
+            return {"low": 0.999, "high": 1.001} | given
+        return document
 
 
 class ImportanceSpec(SpecModel):

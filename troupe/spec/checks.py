@@ -228,8 +228,7 @@ def _teachers(spec: JobSpec) -> list[Issue]:
             f"'{agent.policy}' has a teacher that rollout replicas serve, and engines score given "
             "tokens at temperature 1 alone; set it to 1, or leave teacher_replicas out"
         )
-        pointer = f"/agents/{name}/sampling" if agent.sampling else "/sampling"
-        issues.append(Issue(f"{pointer}/temperature", message))
+        issues.append(Issue(spec.sampling_pointer(name, "temperature"), message))
     return issues
 
 

@@ -31,9 +31,9 @@ def context_issues(spec: JobSpec) -> list[Issue]:
     issues: list[Issue] = []
     for name, agent in spec.agents.items():
         limit = spec.longest_completion(name)
-        pointer = f"/agents/{name}/sampling" if agent.sampling else "/sampling"
+        pointer = spec.sampling_pointer(name, "max_new_tokens")
         if limit > spec.sampling_for(name).max_new_tokens:
-            pointer = "/eval/sampling"
+            pointer = "/eval/sampling/max_new_tokens"
         for field, model in spec.policies[agent.policy].models().items():
             length = context_length(Path(model).expanduser())
             if length is None or limit < length:
@@ -43,5 +43,5 @@ def context_issues(spec: JobSpec) -> list[Issue]:
                 f"has {length}, prompt and completion together; lower max_new_tokens by the "
                 "prompt's length, or take a model with a longer context"
             )
-            issues.append(Issue(f"{pointer}/max_new_tokens", message))
+            issues.append(Issue(pointer, message))
     return issues

@@ -343,6 +343,12 @@ class JobSpec(SpecModel):
         sampling = self.agents[agent].sampling or self.sampling
         return sampling.model_copy(update=self.eval.overrides()) if evaluate else sampling
 
+    def sampling_pointer(self, agent: str, field: str) -> str:
+        """JSON pointer of ``field`` of the sampling of ``agent``: its own, else the job's."""
+        own = self.agents[agent].sampling
+        is_own = own is not None and getattr(own, field) != getattr(self.sampling, field)
+        return f"/agents/{agent}/sampling/{field}" if is_own else f"/sampling/{field}"
+
     def longest_completion(self, agent: str) -> int:
         """Tokens that ``agent`` may write at once, in training or in evaluation."""
         both = (False, True) if self.eval.num_tasks else (False,)

@@ -182,7 +182,7 @@ def test_gigpo_when_later_turns_count_nothing_then_equal_rewards_teach_nothing()
     assert max(tiny) > 0.2
 
 
-def test_gigpo_when_an_act_is_paid_for_itself_then_its_episode_is_too() -> None:
+def test_gigpo_when_an_act_is_paid_for_itself_then_rewards_are_by_act() -> None:
     assert GiGpo(PLAIN, GiGpoParams(reward="own_act")).sampler().grouping == "acts"
     assert GiGpo(PLAIN, GiGpoParams()).sampler().grouping == "turns"
 

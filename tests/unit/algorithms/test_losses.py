@@ -206,8 +206,14 @@ def test_mask_when_no_ratio_leaves_the_band_then_changes_nothing() -> None:
 
 
 def test_mask_when_no_band_is_given_then_is_that_of_its_level() -> None:
-    assert RatioMaskSpec(level="token").band == RatioMaskSpec(level="sequence").band == (0.5, 5.0)
-    assert RatioMaskSpec(level="geometric", high=1.01).band == (0.999, 1.01)
+    for level, low, high in (
+        ("token", 0.5, 5.0),
+        ("sequence", 0.5, 5.0),
+        ("geometric", 0.999, 1.001),
+    ):
+        document = {"level": level, "low": low, "high": high}
+        assert RatioMaskSpec.model_validate({"level": level}).model_dump() == document
+    assert RatioMaskSpec(level="geometric", high=1.01).low == 0.999
     # Every token a half more probable: 1.5 to the power of 20 as a product, 1.5 in the mean.
     old = [math.log(1.5)] * 20 + [math.log(1.0005)] * 20
     inputs = _inputs([1.5] * 20 + [1.0005] * 20, [1.0] * 40, [0] * 20 + [1] * 20, old=old)

@@ -89,6 +89,24 @@ def test_prepare_when_test_follows_train_then_its_overlap_is_told(tmp_path: Path
     whole = prepare(GSM8K, source, tmp_path / "whole", Options()).splits["train"]
     assert after == whole
     assert after.overlaps[0].num_exact == 1
+    with pytest.raises(InvalidArgumentError, match="prepare train with test"):
+        prepare(GSM8K, source, tmp_path, Options(("test",), drop_overlap=True))
+
+
+def test_prepare_when_test_follows_train_then_what_was_left_out_of_train_stays_told(
+    tmp_path: Path,
+) -> None:
+    source = _source(tmp_path / "in", train=TRAIN, test=TEST)
+    prepare(GSM8K, source, tmp_path / "other", Options(("test",)))
+    other = tmp_path / "other" / "gsm8k" / "test.jsonl"
+    train = prepare(GSM8K, source, tmp_path, Options(("train",), (other,), drop_overlap=True))
+    assert train.splits["train"].num_dropped == 1
+    reworded = _source(tmp_path / "in2", test=[_row("How many are 3-4 apples?", -1)])
+    after = prepare(GSM8K, reworded, tmp_path, Options(("test",))).splits["train"]
+    assert [overlap.num_exact for overlap in after.overlaps] == [1, 1]
+    assert len({overlap.sha256 for overlap in after.overlaps}) == 2
+    again = prepare(GSM8K, reworded, tmp_path, Options(("test",))).splits["train"]
+    assert again == after
 
 
 def test_prepare_when_a_test_text_is_reworded_slightly_then_runs_of_words_find_it(

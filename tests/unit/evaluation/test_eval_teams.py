@@ -167,6 +167,7 @@ def test_ref_when_an_export_names_no_agents_then_says_how_to_seat_its_policies(
         ),
         (["tool=scripted", "*=random", "*=scripted"], ["tool=scripted,planner=random", "scripted"]),
         (["tool=scripted", "planner=random"], ["tool=scripted,planner=random"]),
+        (["*=random", "tool=scripted"], ["tool=scripted,planner=random"]),
     ],
 )
 def test_policies_when_others_are_filled_then_each_team_is_its_own(

@@ -102,6 +102,9 @@ def test_card_when_a_checkpoints_weights_are_sent_then_it_tells_of_no_later_step
     assert "these are the weights of checkpoint 1, the run went on" in card
     assert "| 0 | 25.0%" in card
     assert "| 2 | 75.0%" not in card
+    last = replace(team, manifest=team.manifest.model_copy(update={"checkpoint": "2"}))
+    card = text(content_of(last, ContentOptions(), at="org/pair"), "README.md")
+    assert "these are the weights of checkpoint 2 |" in card
 
 
 def test_card_when_a_run_told_rewards_of_acts_then_none_is_shown_as_an_episodes(

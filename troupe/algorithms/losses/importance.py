@@ -49,5 +49,5 @@ def _is_kept(log_ratio_N: Tensor, sequence_N: Tensor, mask: RatioMaskSpec) -> Te
         if mask.level == "geometric":
             total_N = total_N / sequence_sums(torch.ones_like(log_ratio_N), sequence_N)
         log_ratio_N = total_N
-    (low, high), ratio_N = mask.band, torch.exp(log_ratio_N)
-    return (ratio_N >= low) & (ratio_N <= high)
+    ratio_N = torch.exp(log_ratio_N)
+    return (ratio_N >= mask.low) & (ratio_N <= mask.high)
