@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.tool_calls import Tool
+from troupe.tasks.tool_calls import Tool, ToolCall
 
 SAMPLING = (
     "temperature",
@@ -57,6 +57,23 @@ def tool_of(function: Mapping[str, Any], schema: str) -> Tool:
     if not isinstance(name, str) or not isinstance(parameters, dict):
         raise InvalidArgumentError("a tool has no name, or its parameters are no JSON schema")
     return Tool(name, str(function.get("description") or ""), parameters)
+
+
+def call_of(function: Any, pointer: str) -> ToolCall:
+    """The call of a tool that ``function`` describes, which stands at ``pointer``."""
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError(
+            f"{pointer}: a tool call has no function with a name; send it as it was answered",
+            pointer=pointer,
+        )
+    arguments = function.get("arguments") or "{}"
+    if not isinstance(arguments, str):
+        raise InvalidArgumentError(
+            f"{pointer}: the arguments of '{name}' must be JSON written as a text",
+            pointer=pointer,
+        )
+    return ToolCall(name, arguments)
 
 
 def stops_of(value: Any) -> tuple[str, ...]:

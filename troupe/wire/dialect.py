@@ -155,9 +155,38 @@ def replaced_calls(
     return calls.sub(new, text[:end]) + text[end:]
 
 
-def form_of(schema: Any) -> str:
-    """What a policy is told of a JSON schema that its answer must fit; nothing enforces it."""
-    if not isinstance(schema, dict):
+def form_of(form: Any, pointer: str, nested: str = "") -> str:
+    """What a policy is told of the format at ``pointer``; nothing for text, and none is enforced.
+
+    ``nested``: the field of the format that holds the schema's own object.
+
+    Raises:
+        InvalidArgumentError: it is neither text nor JSON, or its schema is no object.
+    """
+    if form is None or form == {}:
+        return ""
+    kind = form.get("type") if isinstance(form, dict) else None
+    if kind not in ("text", "json_object", "json_schema"):
+        raise InvalidArgumentError(
+            f"{pointer} must be an object whose type is text, json_object or json_schema",
+            pointer=pointer,
+        )
+    if kind == "text":
+        return ""
+    holder = form.get(nested) if nested else form
+    if kind == "json_object" or holder is None:
+        return _told_schema(None)
+    schema = holder.get("schema") if isinstance(holder, dict) else holder
+    if schema is not None and not isinstance(schema, dict):
+        at = f"{pointer}/{nested}" if nested else pointer
+        raise InvalidArgumentError(
+            f"{at} must be an object whose schema is a JSON schema, an object", pointer=at
+        )
+    return _told_schema(schema)
+
+
+def _told_schema(schema: dict[str, Any] | None) -> str:
+    if schema is None:
         return "Answer with a JSON object alone."
     text = json.dumps(schema, sort_keys=True, ensure_ascii=False)
     return f"Answer with a JSON object alone that fits this JSON schema:\n{text}"

@@ -119,10 +119,9 @@ def _tool(tool: Mapping[str, Any]) -> Tool:
 def _form(body: Mapping[str, Any]) -> str:
     config = body.get("output_config")
     form = config.get("format") if isinstance(config, dict) else None
-    form = form or body.get("output_format")  # its name in the beta
-    if isinstance(form, dict) and form.get("type") == "json_schema":
-        return form_of(form.get("schema"))
-    return ""
+    if form is None:
+        return form_of(body.get("output_format"), "output_format")  # its name in the beta
+    return form_of(form, "output_config/format")
 
 
 def _messages(role: Literal["user", "assistant"], content: Any, number: int) -> list[Message]:

@@ -158,11 +158,45 @@ def test_answer_when_it_calls_a_tool_and_is_cut_then_the_call_is_what_is_told(
         (chat, {"function_call": "auto"}, "'function_call' is not served"),
         (chat, {"messages": [{"role": "assistant", "function_call": ADDED}]}, "Use 'tools'"),
         (chat, {"messages": [{"role": "function", "name": "add", "content": "3"}]}, "Use 'tools'"),
+        (chat, {"messages": [{"role": ["user"], "content": ""}]}, "unknown role"),
+        (chat, {"response_format": "json_object"}, "response_format must be an object"),
+        (chat, {"response_format": {"type": "grammar"}}, "text, json_object or json_schema"),
+        (
+            chat,
+            {"response_format": {"type": "json_schema", "json_schema": "x"}},
+            "response_format/json_schema must be an object",
+        ),
+        (
+            chat,
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": []}}},
+            "a JSON schema, an object",
+        ),
+        (
+            chat,
+            {"messages": [{"role": "assistant", "tool_calls": [{"function": "add"}]}]},
+            "messages/0/tool_calls/0: a tool call has no function with a name",
+        ),
+        (
+            chat,
+            {
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}],
+                    }
+                ]
+            },
+            "arguments of 'add' must be JSON written as a text",
+        ),
+        (responses, {"text": {"format": {"type": "grammar"}}}, "text/format must be an object"),
+        (responses, {"text": "json"}, "text/format must be an object"),
+        (responses, {"input": [{"type": "function_call"}]}, "input/0: a tool call has no function"),
         (responses, {"max_output_tokens": "9"}, "max_output_tokens"),
         (responses, {"previous_response_id": "r"}, "whole input"),
         (responses, {"tools": [{"type": "web_search"}]}, "only functions"),
         (responses, {"input": [{"type": "item_reference"}]}, "item_reference"),
         (messages, {"messages": [{"role": "system", "content": ""}]}, "unknown role"),
+        (messages, {"output_config": {"format": "json"}}, "output_config/format must be an object"),
         (messages, {"tools": [{"type": "web_search_20250305", "name": "web"}]}, "web_search_2025"),
     ],
 )
@@ -214,6 +248,11 @@ def test_form_when_a_schema_is_asked_then_stands_in_the_prompt(
 ) -> None:
     body = dict(FORMATS)[wire]
     assert json.dumps(TITLED) in wire.read({**body, **form}).turns[0][1]
+
+
+@pytest.mark.parametrize("form", [None, {}, {"type": "text"}])
+def test_form_when_any_text_is_asked_then_nothing_is_told(form: object) -> None:
+    assert chat.read({**CHAT, "response_format": form}).turns == chat.read(CHAT).turns
 
 
 def test_answer_when_a_stop_sequence_ended_it_then_messages_say_which() -> None:

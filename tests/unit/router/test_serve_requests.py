@@ -51,6 +51,17 @@ def test_request_when_fields_ask_for_nothing_then_they_pass() -> None:
         ({"stop": [""]}, "stop"),
         ({"messages": None}, "messages"),
         ({"audio": {}}, "audio"),
+        ({"response_format": "json_object"}, "response_format"),
+        ({"response_format": {"type": "grammar"}}, "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": "x"}},
+            "response_format/json_schema",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"function": "x"}]}]},
+            "messages/0/tool_calls/0",
+        ),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "messages"),
     ],
 )
 def test_request_when_a_field_is_not_served_then_it_is_named(
