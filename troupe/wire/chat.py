@@ -40,6 +40,7 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
         read_messages(body),
         _tools(body),
         form=read_form(body),
+        tool_choice=body.get("tool_choice"),
         stop=stops_of(body.get("stop")),
         is_stream=bool(body.get("stream")),
         wants_usage=bool(options.get("include_usage")),
@@ -173,8 +174,6 @@ def _old(what: str, pointer: str) -> InvalidArgumentError:
 
 
 def _tools(body: Mapping[str, Any]) -> list[Tool]:
-    if body.get("tool_choice") == "none":
-        return []
     functions = [tool.get("function") for tool in list_of(body, "tools")]
     if not all(isinstance(function, dict) for function in functions):
         raise InvalidArgumentError("a tool is not of type function; only functions are offered")

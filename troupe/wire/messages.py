@@ -29,13 +29,12 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
         if message.get("role") not in ("user", "assistant"):
             raise InvalidArgumentError(f"message {i} has the unknown role {message.get('role')!r}")
         asked += _messages(message["role"], message.get("content"), i)
-    choice = body.get("tool_choice") or {}
-    offered = [] if choice.get("type") == "none" else list_of(body, "tools")
     return request_of(
         model_of(body),
         asked,
-        [_tool(tool) for tool in offered],
+        [_tool(tool) for tool in list_of(body, "tools")],
         form=_form(body),
+        tool_choice=body.get("tool_choice"),
         stop=stops_of(body.get("stop_sequences")),
         is_stream=bool(body.get("stream")),
         wants_usage=True,

@@ -40,13 +40,13 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     tools = [tool for tool in list_of(body, "tools") if tool.get("type") == "function"]
     if len(tools) < len(body.get("tools") or []):
         raise InvalidArgumentError("a tool is not of type function; only functions are offered")
-    offered = [] if body.get("tool_choice") == "none" else tools
     text = body.get("text")
     return request_of(
         model_of(body),
         messages,
-        [tool_of(tool, "parameters") for tool in offered],
+        [tool_of(tool, "parameters") for tool in tools],
         form=form_of(text.get("format") if isinstance(text, dict) else text, "text/format"),
+        tool_choice=body.get("tool_choice"),
         is_stream=bool(body.get("stream")),
         wants_usage=True,
         max_tokens=max_tokens_of(body),
