@@ -92,6 +92,15 @@ def test_instruction_when_the_client_has_no_system_message_then_comes_first() ->
     assert read(messages=own).request("Be brief.").turns[0] == ("system", "Be long.")
 
 
+def test_instruction_when_a_system_message_comes_late_then_comes_first() -> None:
+    late = [USER, {"role": "system", "content": "Be long."}]
+    assert read(messages=late).request("Be brief.").turns == (
+        ("system", "Be brief."),
+        ("user", "hello"),
+        ("user", "Be long."),
+    )
+
+
 def test_tools_when_offered_then_stand_in_the_system_message_as_in_training() -> None:
     [(role, text), _] = read(tools=[TOOL]).request("Be brief.").turns
     assert role == "system"

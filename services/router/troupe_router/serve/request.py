@@ -76,9 +76,11 @@ class AskedChat:
     images: Mapping[str, ImagePart]
 
     def request(self, instruction: str) -> ModelRequest:
-        """The messages as a policy reads them, under ``instruction`` if they have none."""
-        has_own = any(message.role == "system" for message in self.messages)
-        if has_own or not instruction:
+        """The messages as a policy reads them, under ``instruction`` if they begin with none.
+
+        A later system message becomes the user's (``request_of``), so it is no instruction.
+        """
+        if self.messages[0].role == "system" or not instruction:
             return chat.read(self.body)
         first = {"role": "system", "content": instruction}
         return chat.read({**self.body, "messages": [first, *self.body["messages"]]})
