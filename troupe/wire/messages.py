@@ -1,7 +1,7 @@
 """Anthropic messages: ``POST /v1/messages``."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from troupe.errors import InvalidArgumentError
@@ -39,7 +39,7 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
         is_stream=bool(body.get("stream")),
         wants_usage=True,
         max_tokens=max_tokens_of(body),
-        overridden=overridden(body),
+        overridden=(*overridden(body), *_prefill(asked)),
     )
 
 
@@ -103,6 +103,11 @@ def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[byt
         f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **data}).encode() + b"\n\n"
         for kind, data in events
     ]
+
+
+def _prefill(asked: Sequence[Message]) -> tuple[str, ...]:
+    """``prefill`` where the last message begins the answer: the policy writes one of its own."""
+    return ("prefill",) if asked and asked[-1].role == "assistant" else ()
 
 
 def _tool(tool: Mapping[str, Any]) -> Tool:

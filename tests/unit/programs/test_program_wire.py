@@ -354,6 +354,13 @@ def test_fields_when_a_policy_does_not_follow_them_then_are_named(
     assert request.turns == wire.read(body).turns
 
 
+def test_prefill_when_a_message_begins_the_answer_then_is_named_and_a_turn_is_asked_for() -> None:
+    begun = {"role": "assistant", "content": "{"}
+    request = messages.read({**MESSAGES, "messages": [*MESSAGES["messages"], begun]})
+    assert request.overridden == ("prefill",)
+    assert request.turns[-2:] == (("assistant", "{"), ("user", "Go on."))
+
+
 @pytest.mark.parametrize("form", [None, {}, {"type": "text"}])
 def test_form_when_any_text_is_asked_then_nothing_is_told(form: object) -> None:
     assert chat.read({**CHAT, "response_format": form}).turns == chat.read(CHAT).turns
