@@ -17,6 +17,7 @@ from troupe.spec.bundle import BundleSpec, TaskFacts
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import JobSpec
 
+_PROGRAM = "program"
 TIMEOUT_S = 120.0
 """Longest time for loading a task and counting its instances."""
 
@@ -32,7 +33,7 @@ def with_bundle(
 
     Raises:
         SpecInvalidError: the bundle lacks what the spec names; the code can't be loaded, or does
-            not fit the spec.
+            not fit the spec; the task is an agent program.
     """
     base = (root or Path.cwd()).resolve()
     task = spec.task.model_copy(update={"name": _inside(spec.task.name, base)})
@@ -42,15 +43,22 @@ def with_bundle(
         reward = reward.model_copy(update={"strict": judge})
     part = BundleSpec(digest=bundle.digest)
     named = spec.model_copy(update={"task": task, "reward": reward, "bundle": part})
-    if issues := missing_code(named, bundle):
+    if issues := bundle_issues(named, bundle):
         raise SpecInvalidError(issues)
     facts = _described(named, bundle, timeout_s)
     facts = facts if is_bundled(named, task.name) else None
     return named.model_copy(update={"bundle": BundleSpec(digest=bundle.digest, task=facts)})
 
 
-def missing_code(spec: JobSpec, bundle: Bundle) -> list[Issue]:
-    """An issue for each name of ``spec`` that is code and is not in ``bundle``."""
+def bundle_issues(spec: JobSpec, bundle: Bundle) -> list[Issue]:
+    """What ``bundle`` can't bring to ``spec``: code that it lacks, and agent programs."""
+    if spec.task.name == _PROGRAM:
+        text = (
+            "agent programs don't come in a bundle, whose process may start nothing and open no "
+            "socket; have the operator install the program, its judge, score and reward beside the "
+            "env services, and submit without --with (docs/programs.md)"
+        )
+        return [Issue("/task/name", text)]
     strict = spec.reward.strict
     names = {
         "/task/name": spec.task.name,

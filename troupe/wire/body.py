@@ -4,20 +4,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.tool_calls import Tool
+from troupe.tasks.tool_calls import Tool, ToolCall
 
-SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-    "logit_bias",
-    "logprobs",
-    "top_logprobs",
-)
-"""What the job's spec decides, whatever a program sends."""
+_OVERRIDDEN: Mapping[str, tuple[Any, ...]] = {
+    "temperature": (),
+    "top_p": (),
+    "top_k": (),
+    "seed": (),
+    "frequency_penalty": (),
+    "presence_penalty": (),
+    "logit_bias": (),
+    "logprobs": (),
+    "top_logprobs": (),
+    "parallel_tool_calls": (True,),
+    "tool_choice.disable_parallel_tool_use": (False,),
+    "reasoning_effort": (),
+    "reasoning.effort": (),
+    "output_config.effort": (),
+    "thinking": ({"type": "disabled"},),
+    "verbosity": (),
+    "text.verbosity": (),
+}
+"""Fields that a policy does not follow, with the values that ask for nothing beside null.
+The job's spec decides sampling, and no engine here is told the others."""
 
 BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The most tokens of an answer; the spec's own bound holds where it is lower."""
@@ -27,8 +36,17 @@ CREATED = 1_700_000_000
 
 
 def overridden(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sampling fields that the program set and that the spec decides."""
-    return tuple(name for name in SAMPLING if body.get(name) is not None)
+    """Fields of ``body`` that ask for what the policy does not follow."""
+    asked = ((name, _at(body, name), neutral) for name, neutral in _OVERRIDDEN.items())
+    return tuple(name for name, value, neutral in asked if value not in (None, *neutral))
+
+
+def _at(body: Mapping[str, Any], name: str) -> Any:
+    holder, _, inner = name.partition(".")
+    value = body.get(holder)
+    if not inner:
+        return value
+    return value.get(inner) if isinstance(value, dict) else None
 
 
 def list_of(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -57,6 +75,23 @@ def tool_of(function: Mapping[str, Any], schema: str) -> Tool:
     if not isinstance(name, str) or not isinstance(parameters, dict):
         raise InvalidArgumentError("a tool has no name, or its parameters are no JSON schema")
     return Tool(name, str(function.get("description") or ""), parameters)
+
+
+def call_of(function: Any, pointer: str) -> ToolCall:
+    """The call of a tool that ``function`` describes, which stands at ``pointer``."""
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError(
+            f"{pointer}: a tool call has no function with a name; send it as it was answered",
+            pointer=pointer,
+        )
+    arguments = function.get("arguments") or "{}"
+    if not isinstance(arguments, str):
+        raise InvalidArgumentError(
+            f"{pointer}: the arguments of '{name}' must be JSON written as a text",
+            pointer=pointer,
+        )
+    return ToolCall(name, arguments)
 
 
 def stops_of(value: Any) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ from typing import Any
 
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Message, Role
-from troupe.tasks.tool_calls import Tool, ToolCall
+from troupe.tasks.tool_calls import Tool
 from troupe.wire.body import (
     CREATED,
+    call_of,
     list_of,
     max_tokens_of,
     model_of,
@@ -38,7 +39,8 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
         model_of(body),
         read_messages(body),
         _tools(body),
-        form=_form(body.get("response_format")),
+        form=read_form(body),
+        tool_choice=body.get("tool_choice"),
         stop=stops_of(body.get("stop")),
         is_stream=bool(body.get("stream")),
         wants_usage=bool(options.get("include_usage")),
@@ -50,6 +52,11 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
 def read_messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages of ``body`` with their tool calls."""
     return tuple(_message(message, i) for i, message in enumerate(list_of(body, "messages")))
+
+
+def read_form(body: Mapping[str, Any]) -> str:
+    """What a policy is told of ``response_format``; nothing where the answer is any text."""
+    return form_of(body.get("response_format"), "response_format", nested="json_schema")
 
 
 def refuse_old_functions(body: Mapping[str, Any]) -> None:
@@ -145,10 +152,17 @@ def _message(message: Mapping[str, Any], number: int) -> Message:
         raise _old(f"message {number}, a call or a result of 'functions',", pointer="messages")
     if role == "tool":
         return Message("tool", text)
-    if role not in ROLES:
-        raise InvalidArgumentError(f"message {number} has the unknown role {role!r}")
-    calls = tuple(_call(call) for call in list_of(message, "tool_calls"))
-    return Message(ROLES[str(role)], text, calls)
+    known = ROLES.get(str(role))
+    if known is None:
+        raise InvalidArgumentError(
+            f"message {number} has the unknown role {role!r}", pointer="messages"
+        )
+    at = f"messages/{number}/tool_calls"
+    calls = [
+        call_of(call.get("function"), f"{at}/{i}")
+        for i, call in enumerate(list_of(message, "tool_calls"))
+    ]
+    return Message(known, text, tuple(calls))
 
 
 def _old(what: str, pointer: str) -> InvalidArgumentError:
@@ -159,22 +173,8 @@ def _old(what: str, pointer: str) -> InvalidArgumentError:
     )
 
 
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = call.get("function") or {}
-    return ToolCall(str(function.get("name")), str(function.get("arguments") or "{}"))
-
-
 def _tools(body: Mapping[str, Any]) -> list[Tool]:
-    if body.get("tool_choice") == "none":
-        return []
     functions = [tool.get("function") for tool in list_of(body, "tools")]
     if not all(isinstance(function, dict) for function in functions):
         raise InvalidArgumentError("a tool is not of type function; only functions are offered")
     return [tool_of(function, "parameters") for function in functions if function]
-
-
-def _form(response_format: Any) -> str:
-    kind = response_format.get("type") if isinstance(response_format, dict) else None
-    if kind == "json_schema":
-        return form_of((response_format.get("json_schema") or {}).get("schema"))
-    return form_of(None) if kind == "json_object" else ""

@@ -15,6 +15,7 @@ from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Message
 from troupe.tasks.tool_calls import Tool, ToolCall, written_result
 from troupe.wire.request import ModelRequest
+from troupe.wire.tool_choice import chosen
 
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 CLOSE = "</tool_call>"
@@ -69,6 +70,7 @@ def request_of(
     tools: Sequence[Tool],
     *,
     form: str = "",
+    tool_choice: Any = None,
     stop: tuple[str, ...] = (),
     is_stream: bool = False,
     wants_usage: bool = False,
@@ -77,16 +79,18 @@ def request_of(
 ) -> ModelRequest:
     """A request that a chat template takes: a system message first, a user's last, no gap.
 
-    ``form`` says what the answer must look like; it joins the system message.
+    ``form`` says what the answer must look like; it joins the system message, as does the call
+    that ``tool_choice`` asks for.
     """
     if not messages:
         raise InvalidArgumentError("the request has no messages")
     firsts = [message.text for message in messages if message.role == "system"]
     shown = list(messages)
     head = shown.pop(0).text if shown[0].role == "system" else ""
-    has_calls = bool(tools) or any(message.tool_calls for message in messages)
+    offered, asked_call = chosen(tool_choice, tools)
+    has_calls = bool(offered) or any(message.tool_calls for message in messages)
     rest = [_fitting(message, has_calls=has_calls) for message in shown]
-    head = "\n\n".join(part for part in (head, form) if part)
+    head = "\n\n".join(filter(None, (head, form, asked_call)))
     if not rest:
         rest = [Message("user", head or EMPTY)]
     elif head:
@@ -97,12 +101,12 @@ def request_of(
         model,
         tuple(rest),
         firsts[0] if firsts else messages[0].described,
-        tuple(tools),
+        offered,
         stop,
         is_stream,
         wants_usage,
         max_tokens,
-        overridden,
+        (*overridden, "tool_choice") if asked_call else overridden,
     )
 
 
@@ -155,9 +159,38 @@ def replaced_calls(
     return calls.sub(new, text[:end]) + text[end:]
 
 
-def form_of(schema: Any) -> str:
-    """What a policy is told of a JSON schema that its answer must fit; nothing enforces it."""
-    if not isinstance(schema, dict):
+def form_of(form: Any, pointer: str, nested: str = "") -> str:
+    """What a policy is told of the format at ``pointer``; nothing for text, and none is enforced.
+
+    ``nested``: the field of the format that holds the schema's own object.
+
+    Raises:
+        InvalidArgumentError: it is neither text nor JSON, or its schema is no object.
+    """
+    if form is None or form == {}:
+        return ""
+    kind = form.get("type") if isinstance(form, dict) else None
+    if kind not in ("text", "json_object", "json_schema"):
+        raise InvalidArgumentError(
+            f"{pointer} must be an object whose type is text, json_object or json_schema",
+            pointer=pointer,
+        )
+    if kind == "text":
+        return ""
+    holder = form.get(nested) if nested else form
+    if kind == "json_object" or holder is None:
+        return _told_schema(None)
+    schema = holder.get("schema") if isinstance(holder, dict) else holder
+    if schema is not None and not isinstance(schema, dict):
+        at = f"{pointer}/{nested}" if nested else pointer
+        raise InvalidArgumentError(
+            f"{at} must be an object whose schema is a JSON schema, an object", pointer=at
+        )
+    return _told_schema(schema)
+
+
+def _told_schema(schema: dict[str, Any] | None) -> str:
+    if schema is None:
         return "Answer with a JSON object alone."
     text = json.dumps(schema, sort_keys=True, ensure_ascii=False)
     return f"Answer with a JSON object alone that fits this JSON schema:\n{text}"

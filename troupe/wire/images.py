@@ -19,6 +19,8 @@ from troupe.wire.request import ModelRequest
 
 _FIELDS = ("messages", "input")
 """Where the formats have their messages; the input of responses may also be a text."""
+_DETAILS = (None, "auto", "low", "high", "original")
+"""What a client may advise of an image's resolution; none is scaled by it."""
 MAX_PIXEL_BYTES = 16 * 1024 * 1024
 """Pixels of all images of a request, three bytes each: a PNG of 10 KB may hold 10 MB of them."""
 
@@ -36,6 +38,22 @@ def taken_out(body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, ImageP
         if isinstance(body.get(field), list)
     }
     return ({**body, **changed} if images else dict(body)), images
+
+
+def overridden_detail(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """``detail`` where a part of ``body`` with an image names another one than ``auto``."""
+    messages = [message for field in _FIELDS for message in _objects(body.get(field))]
+    parts = [part for message in messages for part in _objects(message.get("content"))]
+    return ("detail",) if any(_detail_of(part) not in (None, "auto") for part in parts) else ()
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _detail_of(part: Mapping[str, Any]) -> Any:
+    source = part.get("image_url")
+    return (source if isinstance(source, dict) else part).get("detail")
 
 
 def _put_back(text: str, images: Mapping[str, ImagePart]) -> Content:
@@ -93,15 +111,25 @@ def _check_pixels(images: Iterable[ImagePart]) -> None:
 
 def _url_of_chat(part: Mapping[str, Any]) -> Any:
     source = part.get("image_url")
-    if not isinstance(source, dict) or source.get("detail", "auto") != "auto":
-        raise InvalidArgumentError("image_url must be an object with a url, detail left out")
+    if not isinstance(source, dict):
+        raise InvalidArgumentError("image_url must be an object with a url")
+    _check_detail(part)
     return source.get("url")
 
 
 def _url_of_responses(part: Mapping[str, Any]) -> Any:
-    if part.get("file_id") or (part.get("detail") or "auto") != "auto":
-        raise InvalidArgumentError("input_image must have an image_url alone")
+    if part.get("file_id"):
+        raise InvalidArgumentError("input_image must have an image_url, no file_id")
+    _check_detail(part)
     return part.get("image_url")
+
+
+def _check_detail(part: Mapping[str, Any]) -> None:
+    detail = _detail_of(part)
+    if detail not in _DETAILS:
+        raise InvalidArgumentError(
+            f"detail is {detail!r}; it may be {', '.join(filter(None, _DETAILS))} or left out"
+        )
 
 
 def _url_of_messages(part: Mapping[str, Any]) -> Any:

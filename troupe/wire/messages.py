@@ -1,7 +1,7 @@
 """Anthropic messages: ``POST /v1/messages``."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from troupe.errors import InvalidArgumentError
@@ -29,18 +29,17 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
         if message.get("role") not in ("user", "assistant"):
             raise InvalidArgumentError(f"message {i} has the unknown role {message.get('role')!r}")
         asked += _messages(message["role"], message.get("content"), i)
-    choice = body.get("tool_choice") or {}
-    offered = [] if choice.get("type") == "none" else list_of(body, "tools")
     return request_of(
         model_of(body),
         asked,
-        [_tool(tool) for tool in offered],
+        [_tool(tool) for tool in list_of(body, "tools")],
         form=_form(body),
+        tool_choice=body.get("tool_choice"),
         stop=stops_of(body.get("stop_sequences")),
         is_stream=bool(body.get("stream")),
         wants_usage=True,
         max_tokens=max_tokens_of(body),
-        overridden=overridden(body),
+        overridden=(*overridden(body), *_prefill(asked)),
     )
 
 
@@ -106,6 +105,11 @@ def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[byt
     ]
 
 
+def _prefill(asked: Sequence[Message]) -> tuple[str, ...]:
+    """``prefill`` where the last message begins the answer: the policy writes one of its own."""
+    return ("prefill",) if asked and asked[-1].role == "assistant" else ()
+
+
 def _tool(tool: Mapping[str, Any]) -> Tool:
     kind = tool.get("type") or "custom"
     if kind != "custom":
@@ -119,10 +123,9 @@ def _tool(tool: Mapping[str, Any]) -> Tool:
 def _form(body: Mapping[str, Any]) -> str:
     config = body.get("output_config")
     form = config.get("format") if isinstance(config, dict) else None
-    form = form or body.get("output_format")  # its name in the beta
-    if isinstance(form, dict) and form.get("type") == "json_schema":
-        return form_of(form.get("schema"))
-    return ""
+    if form is None:
+        return form_of(body.get("output_format"), "output_format")  # its name in the beta
+    return form_of(form, "output_config/format")
 
 
 def _messages(role: Literal["user", "assistant"], content: Any, number: int) -> list[Message]:

@@ -19,7 +19,7 @@ class ModelRequest:
 
     ``messages`` are in order, as a chat template takes them; ``system`` is the whole first system
     text as the program wrote it, or the first message's where there is none. ``max_tokens`` bounds
-    the answer; ``overridden`` names fields that the job's spec decides instead.
+    the answer; ``overridden`` names fields that the policy does not follow.
     """
 
     model: str

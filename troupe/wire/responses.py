@@ -7,9 +7,9 @@ from typing import Any
 
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Message
-from troupe.tasks.tool_calls import ToolCall
 from troupe.wire.body import (
     CREATED,
+    call_of,
     list_of,
     max_tokens_of,
     model_of,
@@ -40,13 +40,13 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     tools = [tool for tool in list_of(body, "tools") if tool.get("type") == "function"]
     if len(tools) < len(body.get("tools") or []):
         raise InvalidArgumentError("a tool is not of type function; only functions are offered")
-    offered = [] if body.get("tool_choice") == "none" else tools
-    form = (body.get("text") or {}).get("format") or {}
+    text = body.get("text")
     return request_of(
         model_of(body),
         messages,
-        [tool_of(tool, "parameters") for tool in offered],
-        form=form_of(form.get("schema")) if str(form.get("type")).startswith("json") else "",
+        [tool_of(tool, "parameters") for tool in tools],
+        form=form_of(text.get("format") if isinstance(text, dict) else text, "text/format"),
+        tool_choice=body.get("tool_choice"),
         is_stream=bool(body.get("stream")),
         wants_usage=True,
         max_tokens=max_tokens_of(body),
@@ -164,14 +164,14 @@ def _with_item(messages: list[Message], item: Mapping[str, Any], number: int) ->
     if kind == "reasoning":
         return messages
     if kind == "function_call":
-        call = ToolCall(str(item.get("name")), str(item.get("arguments") or "{}"))
+        call = call_of(item, f"input/{number}")
         if messages and messages[-1].role == "assistant":
             last = messages[-1]
             return [*messages[:-1], replace(last, tool_calls=(*last.tool_calls, call))]
         return [*messages, Message("assistant", "", (call,))]
     if kind == "function_call_output":
         return [*messages, Message("tool", text_of(item.get("output"), f"item {number}"))]
-    role = item.get("role")
-    if kind != "message" or role not in ROLES:
+    role = ROLES.get(str(item.get("role")))
+    if kind != "message" or role is None:
         raise InvalidArgumentError(f"item {number} of the input, of type {kind!r}, is not known")
-    return [*messages, Message(ROLES[str(role)], text_of(item.get("content"), f"item {number}"))]
+    return [*messages, Message(role, text_of(item.get("content"), f"item {number}"))]

@@ -17,7 +17,7 @@ from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.tasks.content import writable
 from troupe.wire import chat, messages, responses
 from troupe.wire.dialect import read_answer
-from troupe.wire.images import taken_out, with_images
+from troupe.wire.images import overridden_detail, taken_out, with_images
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.keys import KEY_SEAT
 
@@ -206,6 +206,9 @@ class EndpointConnection(asyncio.Protocol):
                 raise InvalidArgumentError("the body is not a JSON object")
             shown, images = taken_out(document)
             request = with_images(self._format.read(shown), images)
+            request = replace(
+                request, overridden=(*request.overridden, *overridden_detail(document))
+            )
             self._call = run.ask(request, body, self._headers, self._wake)
         except (TroupeError, ValueError, TypeError, AttributeError, RecursionError) as error:
             run.refuse(str(error))

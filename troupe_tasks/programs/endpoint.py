@@ -138,7 +138,7 @@ class ProgramEndpoint:
         self._young.pop(connection, None)
 
     def count_overridden(self, names: Iterable[str]) -> None:
-        """Count sampling fields that a program set and the job's spec decides."""
+        """Count fields that a program set and the policy does not follow."""
         for name in names:
             self.num_overridden[name] = self.num_overridden.get(name, 0) + 1
             metrics.ENV_PROGRAM_OVERRIDDEN.labels(name).inc()

@@ -41,6 +41,9 @@ _QUIET = {
     "HF_HUB_OFFLINE": "1",
 }
 """Telemetry and downloads that frameworks begin by themselves."""
+_PATIENT = {"LANGCHAIN_OPENAI_STREAM_CHUNK_TIMEOUT_S": "0"}
+"""Time-outs of frameworks that the comments in a stream don't reset: none. ``answer_s`` bounds the
+wait."""
 
 
 def environment_of(python: str) -> dict[str, str]:
@@ -54,6 +57,7 @@ def environment_of(python: str) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         **_QUIET,
+        **_PATIENT,
     }
 
 

@@ -73,3 +73,10 @@ def test_probe_when_the_seat_takes_no_images_then_names_the_image_and_the_proble
         (call,) = environment.probe(task, ["7"])["calls"]
         assert call["turns"][1][1].endswith(f"[image {_square(9).digest[:12]} 28x28]")
         assert "set images: true" in call["problem"]
+
+
+def test_probe_when_an_image_has_a_detail_then_names_it_as_overridden() -> None:
+    with _seeing("by_responses") as environment:
+        task = environment.task("train", 0)  # type: ignore[attr-defined]
+        (call,) = environment.probe(task, ["7"])["calls"]
+        assert (call["problem"], call["overridden"]) == ("", ["detail"])

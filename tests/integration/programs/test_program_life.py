@@ -151,6 +151,7 @@ def test_program_when_it_runs_then_it_sees_an_empty_environment(
     with program("shows_environment") as environment:
         names = environment.step(begun(environment), "solver", "x").info["answer"]
         assert "OPENAI_BASE_URL" in names
+        assert "LANGCHAIN_OPENAI_STREAM_CHUNK_TIMEOUT_S" in names  # comments don't reset it
         assert "SECRET" not in names
 
 

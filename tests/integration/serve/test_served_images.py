@@ -98,7 +98,7 @@ async def test_agent_when_asked_with_images_then_reads_each_where_it_stood(
         _part("data:image/png;base64,AAAA"),
         _part("data:image/png;base64," + "A" * 1_500_000),
         _part(None),
-        _part(data_url(_image()), detail="low"),
+        _part(data_url(_image()), detail="best"),
         {"type": "image_url", "image_url": data_url(_image())},
         {"type": "input_audio", "input_audio": {}},
     ],

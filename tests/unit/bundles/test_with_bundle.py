@@ -108,6 +108,11 @@ def test_parts_when_facts_are_missing_then_says_how_to_get_them(code: Path) -> N
         (["my_task.py", "words.py", "exits.py"], {"task": {"name": "exits.py:X"}}, "status 7"),
         (
             ["my_task.py", "words.py"],
+            {"task": {"name": "program", "params": {"judge": {"name": "my_task.py:Echo"}}}},
+            "agent programs don't come in a bundle",
+        ),
+        (
+            ["my_task.py", "words.py"],
             {"task": {"name": "my_task.py:Echo", "params": {"sead": 1}}},
             "did you mean 'seed'",
         ),

@@ -158,11 +158,53 @@ def test_answer_when_it_calls_a_tool_and_is_cut_then_the_call_is_what_is_told(
         (chat, {"function_call": "auto"}, "'function_call' is not served"),
         (chat, {"messages": [{"role": "assistant", "function_call": ADDED}]}, "Use 'tools'"),
         (chat, {"messages": [{"role": "function", "name": "add", "content": "3"}]}, "Use 'tools'"),
+        (chat, {"messages": [{"role": ["user"], "content": ""}]}, "unknown role"),
+        (chat, {"response_format": "json_object"}, "response_format must be an object"),
+        (chat, {"response_format": {"type": "grammar"}}, "text, json_object or json_schema"),
+        (
+            chat,
+            {"response_format": {"type": "json_schema", "json_schema": "x"}},
+            "response_format/json_schema must be an object",
+        ),
+        (
+            chat,
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": []}}},
+            "a JSON schema, an object",
+        ),
+        (
+            chat,
+            {"messages": [{"role": "assistant", "tool_calls": [{"function": "add"}]}]},
+            "messages/0/tool_calls/0: a tool call has no function with a name",
+        ),
+        (
+            chat,
+            {
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}],
+                    }
+                ]
+            },
+            "arguments of 'add' must be JSON written as a text",
+        ),
+        (chat, {"tool_choice": "add"}, "tool_choice may be auto, none, required, or"),
+        (
+            chat,
+            {"tool_choice": {"type": "function", "function": {"name": "divide"}}},
+            "tool_choice names 'divide', and 'tools' has add",
+        ),
+        (responses, {"tool_choice": {"type": "file_search"}}, "tool_choice may be"),
+        (messages, {"tool_choice": {"type": "tool"}}, "tool_choice names None"),
+        (responses, {"text": {"format": {"type": "grammar"}}}, "text/format must be an object"),
+        (responses, {"text": "json"}, "text/format must be an object"),
+        (responses, {"input": [{"type": "function_call"}]}, "input/0: a tool call has no function"),
         (responses, {"max_output_tokens": "9"}, "max_output_tokens"),
         (responses, {"previous_response_id": "r"}, "whole input"),
         (responses, {"tools": [{"type": "web_search"}]}, "only functions"),
         (responses, {"input": [{"type": "item_reference"}]}, "item_reference"),
         (messages, {"messages": [{"role": "system", "content": ""}]}, "unknown role"),
+        (messages, {"output_config": {"format": "json"}}, "output_config/format must be an object"),
         (messages, {"tools": [{"type": "web_search_20250305", "name": "web"}]}, "web_search_2025"),
     ],
 )
@@ -214,6 +256,114 @@ def test_form_when_a_schema_is_asked_then_stands_in_the_prompt(
 ) -> None:
     body = dict(FORMATS)[wire]
     assert json.dumps(TITLED) in wire.read({**body, **form}).turns[0][1]
+
+
+@pytest.mark.parametrize(
+    ("wire", "choice"),
+    [
+        (chat, {"type": "function", "function": {"name": "add"}}),
+        (responses, {"type": "function", "name": "add"}),
+        (messages, {"type": "tool", "name": "add"}),
+    ],
+)
+def test_tool_choice_when_it_names_a_function_then_the_prompt_asks_for_it_and_it_is_told(
+    wire: ModuleType, choice: dict[str, Any]
+) -> None:
+    body = dict(FORMATS)[wire]
+    request = wire.read({**body, "tool_choice": choice})
+    assert request.messages[0].text == "Be brief.\n\nCall the function add."
+    assert (request.system, request.overridden) == ("Be brief.", ("tool_choice",))
+    assert [tool.name for tool in request.tools] == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("wire", "choice"), [(chat, "required"), (responses, "required"), (messages, {"type": "any"})]
+)
+def test_tool_choice_when_any_call_is_required_then_the_prompt_asks_for_one(
+    wire: ModuleType, choice: object
+) -> None:
+    body = dict(FORMATS)[wire]
+    request = wire.read({**body, "tool_choice": choice})
+    assert request.messages[0].text == "Be brief.\n\nCall one of the functions."
+    assert request.overridden == ("tool_choice",)
+
+
+@pytest.mark.parametrize(("wire", "body"), FORMATS)
+def test_tool_choice_when_it_is_auto_or_none_then_is_followed(
+    wire: ModuleType, body: dict[str, Any]
+) -> None:
+    is_anthropic = wire is messages
+    auto, none = ({"type": kind} if is_anthropic else kind for kind in ("auto", "none"))
+    assert wire.read({**body, "tool_choice": auto}) == wire.read(body)
+    request = wire.read({**body, "tool_choice": none})
+    assert (request.tools, request.overridden) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [("auto", "Be brief."), ("required", "Be brief.\n\nCall one of the functions.")],
+)
+def test_tool_choice_when_it_allows_some_tools_then_those_alone_are_offered(
+    mode: str, told: str
+) -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("add", "divide")]
+    allowed = {"mode": mode, "tools": tools[:1]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    request = chat.read({**CHAT, "tools": tools, "tool_choice": choice})
+    assert [tool.name for tool in request.tools] == ["add"]
+    assert request.messages[0].text == told
+    in_responses = {"type": "allowed_tools", "mode": mode, "tools": [{"name": "add"}]}
+    asked = responses.read({**RESPONSES, "tool_choice": in_responses})
+    assert asked.messages[0].text == told
+
+
+@pytest.mark.parametrize(
+    ("wire", "fields", "names"),
+    [
+        (chat, {"parallel_tool_calls": False}, ("parallel_tool_calls",)),
+        (chat, {"parallel_tool_calls": True}, ()),
+        (
+            chat,
+            {"reasoning_effort": "high", "verbosity": "low"},
+            ("reasoning_effort", "verbosity"),
+        ),
+        (
+            responses,
+            {"reasoning": {"effort": "low"}, "text": {"verbosity": "low"}},
+            ("reasoning.effort", "text.verbosity"),
+        ),
+        (
+            messages,
+            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+            ("tool_choice.disable_parallel_tool_use",),
+        ),
+        (
+            messages,
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            ("output_config.effort", "thinking"),
+        ),
+        (messages, {"thinking": {"type": "disabled"}}, ()),
+    ],
+)
+def test_fields_when_a_policy_does_not_follow_them_then_are_named(
+    wire: ModuleType, fields: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    body = dict(FORMATS)[wire]
+    request = wire.read({**body, **fields})
+    assert request.overridden == names
+    assert request.turns == wire.read(body).turns
+
+
+def test_prefill_when_a_message_begins_the_answer_then_is_named_and_a_turn_is_asked_for() -> None:
+    begun = {"role": "assistant", "content": "{"}
+    request = messages.read({**MESSAGES, "messages": [*MESSAGES["messages"], begun]})
+    assert request.overridden == ("prefill",)
+    assert request.turns[-2:] == (("assistant", "{"), ("user", "Go on."))
+
+
+@pytest.mark.parametrize("form", [None, {}, {"type": "text"}])
+def test_form_when_any_text_is_asked_then_nothing_is_told(form: object) -> None:
+    assert chat.read({**CHAT, "response_format": form}).turns == chat.read(CHAT).turns
 
 
 def test_answer_when_a_stop_sequence_ended_it_then_messages_say_which() -> None:

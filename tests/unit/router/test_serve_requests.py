@@ -51,6 +51,17 @@ def test_request_when_fields_ask_for_nothing_then_they_pass() -> None:
         ({"stop": [""]}, "stop"),
         ({"messages": None}, "messages"),
         ({"audio": {}}, "audio"),
+        ({"response_format": "json_object"}, "response_format"),
+        ({"response_format": {"type": "grammar"}}, "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": "x"}},
+            "response_format/json_schema",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"function": "x"}]}]},
+            "messages/0/tool_calls/0",
+        ),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "messages"),
     ],
 )
 def test_request_when_a_field_is_not_served_then_it_is_named(
@@ -79,6 +90,15 @@ def test_instruction_when_the_client_has_no_system_message_then_comes_first() ->
     assert read().request("Be brief.").turns == (("system", "Be brief."), ("user", "hello"))
     own = [{"role": "developer", "content": "Be long."}, USER]
     assert read(messages=own).request("Be brief.").turns[0] == ("system", "Be long.")
+
+
+def test_instruction_when_a_system_message_comes_late_then_comes_first() -> None:
+    late = [USER, {"role": "system", "content": "Be long."}]
+    assert read(messages=late).request("Be brief.").turns == (
+        ("system", "Be brief."),
+        ("user", "hello"),
+        ("user", "Be long."),
+    )
 
 
 def test_tools_when_offered_then_stand_in_the_system_message_as_in_training() -> None:

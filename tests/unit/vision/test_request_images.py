@@ -11,8 +11,8 @@ from PIL import Image
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.content import MAX_PNG_BYTES, MAX_SIDE, ImagePart, TextPart, image_name
 from troupe.vision.data_url import data_url
-from troupe.wire import chat
-from troupe.wire.images import taken_out, with_images
+from troupe.wire import chat, responses
+from troupe.wire.images import overridden_detail, taken_out, with_images
 from troupe.wire.request import ModelRequest
 
 BLACK = ImagePart(28, 28, bytes(3 * 28 * 28))
@@ -56,3 +56,24 @@ def test_request_when_it_has_no_system_message_then_no_random_mark_stands_for_it
     request = _asked({"type": "text", "text": "See "}, _part(data_url(BLACK)))
     assert request.system == f"See {image_name(BLACK)}"
     assert request.messages[0].content == (TextPart("See "), BLACK)
+
+
+@pytest.mark.parametrize("detail", ["low", "high", "original", "auto", None])
+def test_detail_when_named_then_the_image_is_shown_as_it_is_and_the_advice_is_told(
+    detail: str | None,
+) -> None:
+    told = () if detail in ("auto", None) else ("detail",)
+    url = data_url(BLACK)
+    part: dict[str, Any] = {"type": "image_url", "image_url": {"url": url, "detail": detail}}
+    item = {"type": "input_image", "image_url": url, "detail": detail}
+    for wire, field, shown in ((chat, "messages", part), (responses, "input", item)):
+        body = {"model": "m", field: [{"role": "user", "content": [shown]}]}
+        assert overridden_detail(body) == told
+        changed, images = taken_out(body)
+        assert with_images(wire.read(changed), images).images == (BLACK,)
+
+
+def test_detail_when_it_is_not_known_then_is_refused() -> None:
+    part = {"type": "image_url", "image_url": {"url": data_url(BLACK), "detail": "best"}}
+    with pytest.raises(InvalidArgumentError, match="detail is 'best'; it may be auto, low, high"):
+        _asked(part)

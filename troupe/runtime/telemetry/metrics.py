@@ -61,7 +61,7 @@ ENV_PROGRAM_DIVERGED = Counter(
 )
 ENV_PROGRAM_OVERRIDDEN = Counter(
     "troupe_env_program_overridden_total",
-    "Sampling fields that an agent program sent and that the job's spec decides.",
+    "Fields that an agent program sent and that its policies do not follow, such as sampling.",
     ["field"],
 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troupe.bundles.archive import Bundle, read_bundle
-from troupe.bundles.describe import missing_code
+from troupe.bundles.describe import bundle_issues
 from troupe.bundles.settings import BundleSettings
 from troupe.clients.rest.models.bundles import BundleDocument
 from troupe.durable import replace_file
@@ -131,7 +131,7 @@ class BundleStore:
             _check_requirements(bundle)
         except (InvalidArgumentError, NotFoundError) as error:
             raise SpecInvalidError([Issue("/bundle/digest", error.message)]) from error
-        if issues := missing_code(spec, bundle):
+        if issues := bundle_issues(spec, bundle):
             raise SpecInvalidError(issues)
         return bundle
 

@@ -156,7 +156,9 @@ class ChatEndpoint:
         head = _head(model, "chat.completion.chunk")
         try:
             while step is not None:
-                yield _WAIT if isinstance(step, _Silence) else chat.event_of(_step(head, step))
+                yield chat.event_of(
+                    _empty(head) if isinstance(step, _Silence) else _step(head, step)
+                )
                 step = await _next(news, self._settings.keep_alive_s)
             document = {**_document(model, await work), **head}
             for chunk in chat.chunks_of(document, wants_usage=asked.wants_usage):
@@ -174,9 +176,6 @@ class ChatEndpoint:
 
 class _Silence:
     """Nothing happened for a while."""
-
-
-_WAIT = b": wait\n\n"
 
 
 def _nobody(_: PlayedStep) -> None:
@@ -235,11 +234,15 @@ def _document(model: ServedModel, answer: ServedAnswer) -> dict[str, Any]:
     return document
 
 
+def _empty(head: dict[str, Any]) -> dict[str, Any]:
+    """A chunk without content: it keeps clients waiting that count chunks and not bytes."""
+    delta = {"role": "assistant", "content": ""}
+    return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+
+
 def _step(head: dict[str, Any], step: PlayedStep) -> dict[str, Any]:
     """A chunk without content: clients that do not know the field ``troupe`` skip it."""
-    delta = {"role": "assistant", "content": ""}
-    choice = {"index": 0, "delta": delta, "finish_reason": None}
-    return {**head, "choices": [choice], "troupe": {"step": step.document()}}
+    return {**_empty(head), "troupe": {"step": step.document()}}
 
 
 async def _livez(_: Request) -> Response:

@@ -69,7 +69,7 @@ class ServedModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentModel:
-    """One agent: its weights, and its instruction where the client gives no system message."""
+    """One agent: its weights, and its instruction where no system message comes first."""
 
     name: str
     policy: str

@@ -76,9 +76,11 @@ class AskedChat:
     images: Mapping[str, ImagePart]
 
     def request(self, instruction: str) -> ModelRequest:
-        """The messages as a policy reads them, under ``instruction`` if they have none."""
-        has_own = any(message.role == "system" for message in self.messages)
-        if has_own or not instruction:
+        """The messages as a policy reads them, under ``instruction`` if they begin with none.
+
+        A later system message becomes the user's (``request_of``), so it is no instruction.
+        """
+        if self.messages[0].role == "system" or not instruction:
             return chat.read(self.body)
         first = {"role": "system", "content": instruction}
         return chat.read({**self.body, "messages": [first, *self.body["messages"]]})
@@ -114,8 +116,6 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
             f"n is {num_choices}; 1 to {max_choices} are served", pointer="n"
         )
     stop = _stops(given.get("stop"))
-    form = given.get("response_format") or {}
-    kind = form.get("type", "text") if isinstance(form, dict) else "text"
     seed = _integer(given, "seed", secrets.randbits(_SEED_BITS))
     shown, images = taken_out({**given, "n": 1})
     shown.pop("stop", None)
@@ -134,7 +134,7 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
         is_stream=_truth(given, "stream"),
         wants_usage=_truth(_options(given), "include_usage"),
         has_tools=bool(list_of(given, "tools")),
-        has_form=kind != "text",
+        has_form=bool(chat.read_form(given)),
         images=images,
     )
 

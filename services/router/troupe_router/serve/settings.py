@@ -52,7 +52,7 @@ class ServeSettings(ServingSettings):
     request_timeout_s: float = Field(default=300.0, gt=0.0)
     """Longest answer to one request, waiting included."""
     keep_alive_s: float = Field(default=2.0, gt=0.0)
-    """Time after which a stream without news gets a comment, so that no time-out ends it."""
+    """Time after which a stream without news gets an empty chunk, so that no time-out ends it."""
 
     @property
     def host_names(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def by_responses(task):
     content = [
         {"type": "input_image", "image_url": _url(len(task["question"])), "detail": "auto"},
         {"type": "input_text", "text": task["question"]},
-        {"type": "input_image", "image_url": _url(9), "detail": "auto"},
+        {"type": "input_image", "image_url": _url(9), "detail": "high"},
     ]
     asked = [{"role": "user", "content": content}]
     body = {"model": "any", "instructions": "You are the solver.", "input": asked}
