@@ -255,6 +255,13 @@ def several(task):
     return say("You are the solver.", task["question"], n=4)
 
 
+def swallows(task):
+    """Returns nothing, whatever is wrong with its only request."""
+    with contextlib.suppress(RuntimeError):
+        return several(task)
+    return ""
+
+
 def pictures(task):
     part = {"type": "image_url", "image_url": {"url": "data:,"}}
     body = {"model": "any", "messages": [{"role": "user", "content": [part]}]}
