@@ -50,6 +50,7 @@ class Program:
     is_scripted: bool = False
     runs_programs: bool = True
     is_repeatable: bool = True
+    team_writes_prompts: bool = True
     usual_workflow: Mapping[str, Any] = {}
 
     def __init__(self, params: BaseModel) -> None:
