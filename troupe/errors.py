@@ -54,6 +54,12 @@ class StateChangedError(InvalidArgumentError):
     reason = "STATE_CHANGED"
 
 
+class PromptTooLongError(InvalidArgumentError):
+    """A prompt fills its model's context: not a token can be sampled."""
+
+    reason = "PROMPT_TOO_LONG"
+
+
 class ProgramBadCallError(InvalidArgumentError):
     """An agent program asked for what is not served, or for an agent that no seat claims."""
 

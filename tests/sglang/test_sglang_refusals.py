@@ -19,6 +19,7 @@ from troupe.errors import (
     ConflictError,
     InvalidArgumentError,
     JobFailedError,
+    PromptTooLongError,
     WeightsRejectedError,
 )
 from troupe.runtime.engines.engine import StagedWeights
@@ -76,7 +77,6 @@ async def test_version_that_goes_backwards_is_refused(
     [
         ({"prompt": [1, 68]}, "outside the vocabulary"),
         ({"prompt": []}, "at least 1"),
-        ({"prompt": [1] * 256}, "Shorten the prompt"),
         ({"num_candidates": 0}, "at least 1"),
     ],
 )
@@ -90,6 +90,14 @@ async def test_request_that_would_hurt_the_server_never_reaches_it(
     with pytest.raises(InvalidArgumentError, match=words):
         await lora_engine.generate(request(2, "q", **more))
     assert await lora_engine.generate(request(2, "q"))
+
+
+async def test_prompt_that_fills_the_context_never_reaches_the_server(
+    lora_engine: SglangEngine, new_trainer: Trainers
+):
+    await push(lora_engine, new_trainer("q"), 2)
+    with pytest.raises(PromptTooLongError, match="Shorten the prompt"):
+        await lora_engine.generate(request(2, "q", prompt=[1] * 256))
 
 
 async def test_prompt_that_leaves_room_for_one_token_gets_one(

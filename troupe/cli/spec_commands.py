@@ -57,6 +57,7 @@ def validate(
     parts = load_parts(job_spec)
     _check(job_spec)
     _warn_of_repeats(parts)
+    _warn_of_waiting(parts)
     for issue in missing_models(job_spec):
         note(f"warning: {issue.pointer}: {issue.message}")
     memory = predicted(job_spec, gpu_gb, ranks or job_spec.trainer.gpus or 1)
@@ -236,6 +237,19 @@ def _warn_of_repeats(parts: JobParts) -> None:
         note(
             f"warning: /tasks_per_step: the train split has {size} tasks, so each step of {count} "
             "plays some of them more than once; give fewer, or more tasks"
+        )
+
+
+def _warn_of_waiting(parts: JobParts) -> None:
+    """Say where the workflow ends an episode whose run, which nobody tells, waits for an answer."""
+    family, limit = parts.family, parts.spec.workflow.max_turns
+    num_calls = getattr(family, "usual_workflow", {}).get("max_turns", limit)
+    if not getattr(family, "is_repeatable", True) and limit < num_calls:
+        note(
+            f"warning: /workflow/max_turns: an agent's turn {limit} may end an episode while its "
+            f"run, of up to {num_calls} calls (task.params.max_calls), waits for an answer: with "
+            "replay: never it then holds its place (max_live) until answer_s is over. Raise it to "
+            f"{num_calls}, or lower max_calls to {limit}"
         )
 
 

@@ -1,7 +1,7 @@
 """One trajectory: draws K candidates at each (agent, turn), has them judged, follows one."""
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -9,14 +9,20 @@ from typing import TypeVar
 from troupe.candidates import GenerateRequest, Generation, ScoreRequest
 from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start, TeacherPort
-from troupe.errors import DeadlineError, InvalidArgumentError, UnimplementedError
-from troupe.rewards.mix import RewardMix, check_paid
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    PromptTooLongError,
+    UnimplementedError,
+)
+from troupe.rewards.mix import RewardMix, check_paid, terms_by_agent
 from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import teacher_name
 from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Observation, bound_of, observed_images
+from troupe.tasks.program_ends import failed_info
 from troupe.workflows.workflow import Action
 
 _T = TypeVar("_T")
@@ -69,6 +75,7 @@ class BranchContext:
     """What all trajectories of one play of a ticket share.
 
     ``again`` tells the play from others of its task in the round; empty for the first of them.
+    ``team_writes_prompts``: see ``TaskFamily``.
     """
 
     spec: JobSpec
@@ -83,6 +90,7 @@ class BranchContext:
     deadlines: CallDeadlines
     step: int = 0
     teacher: TeacherPort | None = None
+    team_writes_prompts: bool = False
     again: tuple[str | int, ...] = ()
 
     def derived_seed(self, *place: str | int) -> int:
@@ -290,6 +298,25 @@ class Branch:
         self._advance(outcomes[chosen])
         return Action(generation.candidates[chosen].text, rewards[chosen])
 
+    def end_unpaid(self, agent: str, error: PromptTooLongError) -> Action:
+        """End by the team's doing: the last action led to a prompt of ``agent`` that is too long.
+
+        Raises ``error`` where that is not the team's doing, or nobody has acted.
+        """
+        if not (self._context.team_writes_prompts and self.draws):
+            raise error
+        self._acts[agent] -= 1
+        last = self.draws[-1]
+        outcomes = list(last.outcomes)
+        outcomes[last.chosen] = replace(
+            outcomes[last.chosen],
+            is_done=True,
+            info_json=failed_info(outcomes[last.chosen].info_json, "prompt_too_long", error),
+        )
+        self.draws[-1] = replace(last, outcomes=outcomes)
+        self.is_done = True
+        return Action("", 0.0)
+
     async def _observed(self, agent: str, action: str, outcome: Outcome) -> Outcome:
         """``outcome`` of ``action`` with what every agent sees after it."""
         try:
@@ -360,20 +387,6 @@ class Branch:
         self.is_success = outcome.is_success
 
 
-@dataclass(frozen=True, slots=True)
-class _Seat:
-    agent: str
-    branch: Branch
-
-    async def act(self, observation: Observation) -> Action:
-        return await self.branch.act(self.agent, observation)
-
-
-def seats(branch: Branch, spec: JobSpec) -> Mapping[str, _Seat]:
-    """The team of one trajectory."""
-    return {agent: _Seat(agent, branch) for agent in spec.agents}
-
-
 def check_may_act(agent: str, observation: Observation) -> None:
     """Raise InvalidArgumentError when ``agent`` sees nothing and so has nothing to decide."""
     if not observation:
@@ -381,19 +394,3 @@ def check_may_act(agent: str, observation: Observation) -> None:
             f"the workflow let '{agent}' act when it had nothing to decide (its observation is "
             "empty: another seat is to move); use workflow kind self_play"
         )
-
-
-def terms_by_agent(actor: str, local_rewards: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Local terms by the agent that they belong to.
-
-    A term named ``agent/term`` rewards another agent for this action, so that the result of a game
-    reaches all seats, whoever moved last.
-
-    Example: ``terms_by_agent("a", {"legal": 1.0, "b/outcome": -1.0})`` is
-    ``{"a": {"legal": 1.0}, "b": {"outcome": -1.0}}``.
-    """
-    by_owner: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for name, value in local_rewards.items():
-        owner, slash, term = name.partition("/")
-        by_owner[owner if slash else actor][term if slash else name] = value
-    return dict(by_owner)

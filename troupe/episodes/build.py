@@ -67,6 +67,7 @@ class JobParts:
             with_terms=algorithm.needs.terms,
             teacher=teacher,
             advantages=partial(advantages_of_group, algorithm) if by_turn and is_asked else None,
+            team_writes_prompts=getattr(self.family, "team_writes_prompts", False),
         )
 
 

@@ -21,9 +21,10 @@ from typing import Any
 
 from troupe.aio import gather
 from troupe.candidates import Candidate, Generation
-from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.forks import ForkedBranch
 from troupe.episodes.ports import Start
+from troupe.episodes.seats import seats
 from troupe.ids import prompt_digest
 from troupe.samplers.coalition import MAX_REPLAYS, Coalition, CoalitionSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.groups import (
     Ending,
     ending_of_branches,
@@ -20,6 +20,7 @@ from troupe.episodes.groups import (
     groups_by_task,
 )
 from troupe.episodes.ports import Outcome, Start
+from troupe.episodes.seats import seats
 from troupe.samplers.follow import MAX_CONTINUATIONS, FollowSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.issues import Issue, SpecInvalidError

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from random import Random
 
 from troupe.aio import gather
-from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.forks import ForkedBranch
 from troupe.episodes.ports import Start
+from troupe.episodes.seats import seats
 from troupe.samplers.forest import ForestSampler
 from troupe.workflows.workflow import Workflow
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from troupe.aio import gather
 from troupe.candidates import Generation
-from troupe.episodes.branch import BranchContext, Draw, check_may_act, terms_by_agent
+from troupe.episodes.branch import BranchContext, Draw, check_may_act
 from troupe.episodes.ports import Outcome, Start
+from troupe.rewards.mix import terms_by_agent
 from troupe.samplers.joint import MAX_JOINT_ACTIONS, JointAction, JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import JobSpec

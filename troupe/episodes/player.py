@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.affinity import playing
-from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.coalitions import team_credit
 from troupe.episodes.follow import FollowedEpisode, resumable
@@ -33,6 +33,7 @@ from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
 from troupe.episodes.ports import EnvPort, RolloutPort, Start, TeacherPort
 from troupe.episodes.redraw import Advantages, has_variance, play_again, redrawn_index
+from troupe.episodes.seats import seats
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
@@ -72,12 +73,14 @@ class EpisodePlayer:
         with_terms: bool = False,
         teacher: TeacherPort | None = None,
         advantages: Advantages | None = None,
+        team_writes_prompts: bool = False,
     ) -> None:
         """``num_tasks`` gives the size of a split, or None if infinite; redraws stay within it.
 
         ``with_terms``: the algorithm needs the terms of rewards. ``teacher``: scores what is
         sampled for training, of policies whose teacher is served. ``advantages``: of a group, by
-        which it is redrawn; without, by what its candidates earned.
+        which it is redrawn; without, by what its candidates earned. ``team_writes_prompts``: see
+        ``TaskFamily``.
         """
         self._spec = spec
         self._workflow = workflow
@@ -89,6 +92,7 @@ class EpisodePlayer:
         self._with_terms = with_terms
         self._teacher = teacher
         self._advantages = advantages
+        self._team_writes_prompts = team_writes_prompts
         self._deadlines = CallDeadlines(spec)
 
     async def reset(self, ticket: pb.Ticket) -> Start:
@@ -172,6 +176,7 @@ class EpisodePlayer:
             deadlines=self._deadlines,
             step=ticket.step,
             teacher=self._teacher,
+            team_writes_prompts=self._team_writes_prompts,
             again=again,
         )
         run = await self._run(context, ticket, start)

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.episodes.branch import Draw, terms_by_agent
-from troupe.rewards.mix import TEAM_TERM, RewardMix
+from troupe.episodes.branch import Draw
+from troupe.rewards.mix import TEAM_TERM, RewardMix, terms_by_agent
 from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from troupe.episodes.branch import terms_by_agent
-from troupe.rewards.mix import RewardMix
+from troupe.rewards.mix import RewardMix, terms_by_agent
 
 FailureKind = Literal["truncated", "format", "illegal", "wrong", "error"]
 FAILURE_KINDS: tuple[FailureKind, ...] = ("truncated", "format", "illegal", "wrong", "error")

@@ -1,5 +1,6 @@
 """Mixes team and local terms into the reward by which candidates are compared."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from troupe.errors import InvalidArgumentError, RewardFailedError
@@ -26,6 +27,22 @@ def check_paid(
             f"task '{task}' paid {shown}{label} for agent '{agent}', action "
             f"{action[:_MAX_SHOWN]!r}; its step must pay a finite number for every action"
         )
+
+
+def terms_by_agent(actor: str, local_rewards: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Local terms by the agent that they belong to.
+
+    A term named ``agent/term`` rewards another agent for this action, so that the result of a game
+    reaches all seats, whoever moved last.
+
+    Example: ``terms_by_agent("a", {"legal": 1.0, "b/outcome": -1.0})`` is
+    ``{"a": {"legal": 1.0}, "b": {"outcome": -1.0}}``.
+    """
+    by_owner: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for name, value in local_rewards.items():
+        owner, slash, term = name.partition("/")
+        by_owner[owner if slash else actor][term if slash else name] = value
+    return dict(by_owner)
 
 
 class RewardMix:

@@ -247,6 +247,9 @@ class TaskFamily(Protocol):
       may take as long as a sandboxed one. ``needs_sandbox: bool``, False where ``environment_in``
       is there and these parameters need no sandbox. ``close()`` of an environment, where it holds
       processes.
+    - ``team_writes_prompts: bool``, True where prompts grow by what agents say, to no known number
+      of tokens: one that fills its model's context then ends the episode unpaid
+      (``prompt_too_long``); it is an error anywhere else.
     - ``request_task(text) -> Task``, a task of a text that a user of the trained team wrote: nobody
       knows its answer, so no action of it is paid as right (``troupe serve``).
     - ``attackers() -> Mapping[str, Policy]``, own attackers by name for ``troupe audit``, and

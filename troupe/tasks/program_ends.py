@@ -42,6 +42,12 @@ def end_of_reason(reason: str) -> str | None:
     return reason.removeprefix(_OF_ERROR).removeprefix(_OF_RUN).lower()
 
 
+def failed_info(info_json: str, failure: str, error: TroupeError) -> str:
+    """``info_json`` of an action whose run, as the next call has shown, it ended by ``failure``."""
+    told = {PROGRAM_END: failure, "failure": failure, "message": error.message}
+    return json.dumps({**json.loads(info_json or "{}"), **told})
+
+
 def ends_of(infos_json: Iterable[str]) -> Counter[str]:
     """Number of program runs that ended in these infos, by how."""
     ends: Counter[str] = Counter()

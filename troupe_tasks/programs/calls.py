@@ -26,6 +26,12 @@ FEWEST_CONNECTIONS, CONNECTIONS_A_CALL = 64, 2
 refused by words, and a client keeps some connections for its next call."""
 GIVEN_UP_CALLS = 8
 """Calls without an answer that a run may have, for each that may wait: clients gave them up."""
+STALE = (
+    "a client that was built in the warm run, before this run, still asks by its address: the "
+    "program, or a library of it, keeps it outside the program's folder. Build the client in the "
+    "program's entry point, or set task.params.warm: false"
+)
+"""What the program, and whoever reads how it ended, is told of such a call."""
 _CALLS = re.compile(rf"\n?{CALL.pattern}\n?", re.DOTALL)
 """Calls, with the line ends that join them to the text."""
 
@@ -130,6 +136,11 @@ class ProgramRun:
     def is_scripted(self) -> bool:
         """Whether its calls are answered at once, to warm up or to probe."""
         return self._scripted is not None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it warmed a process up and is over: who still asks by it has an old client."""
+        return self.is_scripted and self.is_void
 
     @property
     def is_full(self) -> bool:

@@ -18,7 +18,7 @@ from troupe.tasks.content import writable
 from troupe.wire import chat, messages, responses
 from troupe.wire.dialect import read_answer
 from troupe.wire.images import overridden_detail, taken_out, with_images
-from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
+from troupe_tasks.programs.calls import STALE, ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.keys import KEY_SEAT
 
 if TYPE_CHECKING:
@@ -176,6 +176,9 @@ class EndpointConnection(asyncio.Protocol):
     def _routed(self, run: ProgramRun, what: str) -> None:
         if what == "end" and self._secret is not None:
             self._end(run)
+        elif run.is_stale:
+            self._endpoint.refuse_all(STALE)
+            self._fail(GONE, STALE)
         elif what == "models":
             listed = {"id": "any", "object": "model", "created": 0, "owned_by": "troupe"}
             self._send_json({"object": "list", "data": [listed]})

@@ -137,6 +137,12 @@ class ProgramEndpoint:
         self._open.discard(transport)
         self._young.pop(connection, None)
 
+    def refuse_all(self, message: str) -> None:
+        """Tell every run of a refused request that may be its own: nothing says whose it is."""
+        for run in list(self._runs.values()):
+            if not run.is_scripted:
+                run.refuse(message)
+
     def count_overridden(self, names: Iterable[str]) -> None:
         """Count fields that a program set and the policy does not follow."""
         for name in names:

@@ -50,6 +50,7 @@ class Program:
     is_scripted: bool = False
     runs_programs: bool = True
     is_repeatable: bool = True
+    team_writes_prompts: bool = True
     usual_workflow: Mapping[str, Any] = {}
 
     def __init__(self, params: BaseModel) -> None:
@@ -76,6 +77,7 @@ class Program:
         self._lock = threading.Lock()
         self._endpoint: ProgramEndpoint | None = None
         self._judge: AnswerJudge | None = None
+        self._warmed: ProgramRun | None = None
         self._launcher = self._made_launcher()
         weakref.finalize(self, self._launcher.close)
 
@@ -191,6 +193,9 @@ class Program:
         except TroupeError:
             text = "ok"
         run = ProgramRun(self.params.max_waiting, self._seats.digest, self._scripted(text))
+        if self._warmed is not None:  # of a process that has ended
+            self.endpoint().close_run(self._warmed)
+        self._warmed = run
         base_url = self.endpoint().open(run)
         order = self.order(run, base_url, self.params.seed, judge.question(0))
         return WarmRun(run, order, self.params.idle_s)

@@ -186,7 +186,8 @@ def limit(order: Order) -> None:
 def warm_up(order: Order) -> None:
     """Run the program once, then forget the user's modules: a run imports them afresh.
 
-    A client that is built at import reads the base URL then, so no run may inherit one.
+    A client that is built at import reads the base URL then, so no run may inherit one. Nor may it
+    that of ``openai.chat.completions.create``, which its package builds when it is first used.
     """
     before = dict(os.environ)
     run(order)
@@ -199,6 +200,9 @@ def warm_up(order: Order) -> None:
         # A virtual environment may lie in the program's folder.
         if name.partition(".")[0] == top or (in_folder and "site-packages" not in path):
             del sys.modules[name]
+    forget = getattr(sys.modules.get("openai"), "_reset_client", None)
+    if callable(forget):
+        forget()
 
 
 def num_threads() -> int:

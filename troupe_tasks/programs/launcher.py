@@ -174,6 +174,14 @@ class ProgramLauncher:
             self._stop()
 
     def _serve(self, warm: WarmRun | None) -> None:
+        """Start the process that forks; ``warm`` is over then: its calls are answered no more."""
+        try:
+            self._begin(warm)
+        finally:
+            if warm is not None:
+                warm.run.void()
+
+    def _begin(self, warm: WarmRun | None) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by _stop)
         self._server = self._popen("serve", self._log)
         order = warm.order if warm else None
@@ -185,7 +193,7 @@ class ProgramLauncher:
             if warm is not None:  # the program may have ended the process, or hung
                 _tell_of(warm, error)
                 self._stop()
-                self._serve(None)
+                self._begin(None)
                 return
             self._stop()
             raise InvalidArgumentError(
@@ -196,7 +204,7 @@ class ProgramLauncher:
         if ready["num_threads"] > 1:
             self._stop()
             if warm is not None:
-                self._serve(None)
+                self._begin(None)
                 return
             names = ", ".join(ready["names"]) or "not Python's"
             raise InvalidArgumentError(

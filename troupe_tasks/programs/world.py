@@ -288,9 +288,10 @@ class ProgramWorld:
         assert end is not None
         if self._run.is_flooded and end.error is not None:
             return self._flooded(terms)
-        if self._run.is_refused and end.error is not None:
+        if self._run.is_refused and (end.error is not None or not self._tally.num_answers):
+            then = "returned without an answer" if end.error is None else f"raised {end.error}"
             raise ProgramBadCallError(
-                f"the program was refused ({self._run.refusal}) and then raised {end.error}"
+                f"the program was refused ({self._run.refusal}) and then {then}"
             )
         if not self._tally.num_answers:
             raise _asked_nothing(end)

@@ -21,6 +21,7 @@ from troupe.clients.channel import CORE_FAILED
 from troupe.errors import (
     InvalidArgumentError,
     NotFoundError,
+    PromptTooLongError,
     UnavailableError,
     VersionNotLoadedError,
     WeightsRejectedError,
@@ -70,6 +71,16 @@ async def test_generate_before_and_after_a_publish(rollout: Rollout, rollout_wei
     assert status.engine == "cpu"
     assert status.num_in_flight == 0
     assert rollout.files_left() == []
+
+
+async def test_prompt_when_it_fills_the_context_then_the_caller_knows_the_error_as_that(
+    rollout: Rollout, rollout_weights: Path
+):
+    await publish(rollout, rollout_weights)
+    shown = (Message("user", "w3 " * 5000),)
+    request = GenerateRequest("shared", 0, shown, 1, SamplingSpec(max_new_tokens=8), seed=7)
+    with pytest.raises(PromptTooLongError, match=r"The prompt has \d+ tokens and the context"):
+        await rollout.client.generate(request, timeout_s=20.0)
 
 
 async def test_metrics_when_calls_are_answered_refused_or_under_way_then_say_so(

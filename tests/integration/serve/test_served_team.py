@@ -207,6 +207,14 @@ def test_request_when_it_asks_for_what_is_not_served_then_the_field_is_named(
     assert error["message"]
 
 
+def test_request_when_it_fills_the_context_then_the_code_is_that_of_openai(served: Served) -> None:
+    body = asked("short", "R " * 20_000)
+    response = httpx.post(f"{served.url}/chat/completions", json=body, timeout=60)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert "Shorten the prompt" in error["message"]
+
+
 def test_metrics_when_requests_were_answered_then_they_are_counted(served: Served) -> None:
     served.post(asked("short", TEXT))
     text = served.get("/metrics").text

@@ -80,6 +80,26 @@ def test_validate_when_a_step_is_larger_than_its_split_then_warns(
     assert said is warns
 
 
+@pytest.mark.parametrize(
+    ("replay", "max_turns", "warns"),
+    [("never", 7, True), ("never", 8, False), ("always", 7, False)],
+)
+def test_validate_when_turns_may_end_a_run_that_is_not_repeated_then_warns(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    replay: str,
+    max_turns: int,
+    warns: bool,
+) -> None:
+    monkeypatch.chdir(EXAMPLE.parent / "programs")
+    changes = [f"task.params.replay={replay}", f"workflow.max_turns={max_turns}"]
+    changes += ["algorithm.kind=grpo"]
+    assert run(["validate", "toy.yaml", *(part for c in changes for part in ("--set", c))]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("warning: /workflow/max_turns: an agent's turn 7" in said) is warns
+    assert ("lower max_calls to 7" in said) is warns
+
+
 def test_validate_when_a_train_row_is_held_out_too_then_warns_that_no_job_opens_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import Candidate, Generation
-from troupe.episodes.branch import terms_by_agent
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv
 from troupe.episodes.player import Played
 from troupe.errors import InvalidArgumentError
 from troupe.ids import prompt_digest
+from troupe.rewards.mix import terms_by_agent
 from troupe.spec import parse_spec
 from troupe_tasks.tic_tac_toe import board as boards
 from troupe_tasks.tic_tac_toe.state import decode

@@ -14,6 +14,7 @@ from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import (
     InvalidArgumentError,
     OverloadedError,
+    PromptTooLongError,
     UnavailableError,
     VersionNotLoadedError,
 )
@@ -203,7 +204,6 @@ async def test_cancelled_request_frees_its_rows(engine: CpuEngine):
     [
         ([], "0 token ids"),
         ([5, 10_000], "Token id 10000 is outside the vocabulary"),
-        ([5] * 256, "has 256 tokens and the context"),
     ],
 )
 async def test_generate_when_the_prompt_is_wrong_says_how(
@@ -211,6 +211,14 @@ async def test_generate_when_the_prompt_is_wrong_says_how(
 ):
     with pytest.raises(InvalidArgumentError, match=message):
         await engine.generate(request(prompt))
+    assert engine.num_in_flight() == 0
+
+
+async def test_generate_when_the_prompt_fills_the_context_then_the_error_is_of_that_kind(
+    engine: CpuEngine,
+):
+    with pytest.raises(PromptTooLongError, match="has 256 tokens and the context"):
+        await engine.generate(request([5] * 256))
     assert engine.num_in_flight() == 0
 
 

@@ -18,8 +18,8 @@ _REMEDY = {
     "well-formed answers by `score`; if it raises whatever is answered, mend the program.",
     "too_many_calls": "Bound the program's loop, or raise task.params.max_calls.",
     "too_many_calls_at_once": "Bound the program's fan-out, or raise task.params.max_waiting.",
-    "prompt_too_long": "Have the program shorten its history, or raise "
-    "task.params.max_prompt_bytes.",
+    "prompt_too_long": "Have the program shorten its history, raise task.params.max_prompt_bytes, "
+    "or train a model of a longer context.",
     "state_too_big": "Have the program ask less, or lower task.params.max_calls and "
     "max_answer_chars.",
     "bad_call": "Write a seat for every call, and ask for what the endpoint serves: "

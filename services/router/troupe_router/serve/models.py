@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from troupe.candidates import GenerateRequest
-from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.ports import RequestPort, RolloutPort, Start
+from troupe.episodes.seats import seats
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.players import TeamPlayer
 from troupe.rewards.mix import RewardMix

@@ -6,7 +6,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from troupe.clients.rest.errors import TooManyError
-from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.errors import InvalidArgumentError, PromptTooLongError, TroupeError
 
 _RETRY_AFTER_S = 1.0
 
@@ -45,4 +45,6 @@ def status_of(error: TroupeError) -> int:
 
 
 def _code(error: TroupeError) -> str:
+    if isinstance(error, PromptTooLongError):
+        return "context_length_exceeded"  # clients shorten their history at this word
     return "invalid_api_key" if error.http_status == 401 else error.reason.lower()

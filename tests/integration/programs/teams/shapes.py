@@ -255,6 +255,41 @@ def several(task):
     return say("You are the solver.", task["question"], n=4)
 
 
+def swallows(task):
+    """Returns nothing, whatever is wrong with its only request."""
+    with contextlib.suppress(RuntimeError):
+        return several(task)
+    return ""
+
+
+def _keep_first_address():
+    """Outside this module, as the default client of an installed package does."""
+    url, key = vars(sys).setdefault(
+        "kept_client", (os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"])
+    )
+    os.environ["OPENAI_BASE_URL"] = url
+    return {"authorization": f"Bearer {key}"}
+
+
+def keeps_a_client(task):
+    """Asks by the address and the key that it saw first."""
+    return say("You are the solver.", task["question"], headers=_keep_first_address())
+
+
+def keeps_a_client_quietly(task):
+    """The same, and no word of what is wrong."""
+    with contextlib.suppress(RuntimeError):
+        return keeps_a_client(task)
+    return ""
+
+
+def keeps_one_of_two_clients(task):
+    """The solver's client is built by each run, the verifier's is kept."""
+    said = say("You are the solver.", task["question"])
+    say("You are the verifier.", said, headers=_keep_first_address())
+    return said
+
+
 def pictures(task):
     part = {"type": "image_url", "image_url": {"url": "data:,"}}
     body = {"model": "any", "messages": [{"role": "user", "content": [part]}]}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from troupe.candidates import Candidate, GenerateRequest, Generation
-from troupe.errors import InvalidArgumentError, OverloadedError
+from troupe.errors import InvalidArgumentError, OverloadedError, PromptTooLongError
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
@@ -245,7 +245,7 @@ class CpuEngine:
         _check_tokens(base, prompt, minimum=1)
         room = base.context_length - len(prompt)
         if room < 1:
-            raise InvalidArgumentError(
+            raise PromptTooLongError(
                 f"The prompt has {len(prompt)} tokens and the context of '{base.path}' has "
                 f"{base.context_length}. Shorten the prompt."
             )

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from troupe.candidates import GenerateRequest, Generation
-from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableError
+from troupe.errors import (
+    InvalidArgumentError,
+    OverloadedError,
+    PromptTooLongError,
+    UnavailableError,
+)
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
@@ -334,13 +339,13 @@ def _check_scored(
 
 
 def _check_request(served: _Served, request: GenerateRequest[Sequence[int]]) -> int:
-    """The largest number of tokens to sample; raises InvalidArgumentError."""
+    """The largest number of tokens to sample; raises InvalidArgumentError, PromptTooLongError."""
     _check_tokens(served, request.prompt, minimum=1)
     if request.num_candidates < 1:
         raise InvalidArgumentError("num_candidates is 0; ask for at least 1.")
     room = served.context_length - len(request.prompt)
     if room < 1:
-        raise InvalidArgumentError(
+        raise PromptTooLongError(
             f"The prompt has {len(request.prompt)} tokens and the context of "
             f"'{served.base.name}' has {served.context_length}. Shorten the prompt."
         )

@@ -1,0 +1,54 @@
+"""The OpenAI SDK's default client reads the address of each run, not that of the warm one.
+
+`make test-programs` makes the virtual environment; without it the test is skipped.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.program_examples import EXAMPLES, python_of
+from troupe.spec import load_spec
+from troupe.tasks.registry import load_family
+from troupe_tasks.programs.family import Program
+
+PROGRAM = """
+import openai
+
+asked = {"model": "any", "messages": [{"role": "user", "content": "You?"}]}
+
+
+def run(task):
+    return openai.chat.completions.create(**asked).choices[0].message.content
+"""
+
+pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.skipif(
+    not python_of("openai_sdk").exists(), reason="make program-venv NAME=openai_sdk"
+)
+def test_default_client_when_the_program_was_warmed_up_then_it_asks_its_own_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "asks.py").write_text(PROGRAM)
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    params: dict[str, Any] = {
+        **load_spec(EXAMPLES / "openai_sdk.yaml").task.params,
+        "program": "asks:run",
+        "folder": str(tmp_path),
+        "seats": {"solver": {"rest": True}},
+        "score": None,
+    }
+    family = load_family("program", params)
+    assert isinstance(family, Program)
+    environment: Any = family.environment()
+    try:
+        for index in range(2):
+            state = environment.reset(family.taskset().task("train", index))
+            assert environment.observe(state, "solver")[-1].content == "You?"
+            assert environment.step(state, "solver", "I am").info["answer"] == "I am"
+    finally:
+        environment.close()
