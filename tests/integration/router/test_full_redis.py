@@ -21,6 +21,8 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.memory import RedisMemory
 from troupe.runtime.streams.redis import connect
 from troupe_router.conduct.lease import Lease
+from troupe_router.members.registry import Registry
+from troupe_router.members.store import MemberStore
 
 
 @pytest.fixture
@@ -100,6 +102,24 @@ async def test_job_when_redis_is_full_then_is_recorded_and_cancelled_and_its_key
     assert (await world.drive(record)).state == "cancelled"
     left = {key async for key in redis.scan_iter(keys.every_key_of(JOB))}
     assert left == {k.encode() for k in (keys.job(JOB), keys.events(JOB), keys.event_ids(JOB))}
+
+
+async def test_replica_when_redis_is_full_then_its_heartbeats_are_taken(
+    redis: Redis, tmp_path: Path
+) -> None:
+    world = World(redis, tmp_path / "runs")
+    await world.add_job(job_spec(steps=1), "launching")
+    members = MemberStore(redis, ttl_s=60)
+    registry = Registry(redis, world.store, members)
+    await fill(redis, 1.01)
+    env = pb.Replica(replica_id="env-0", incarnation="1", kind=pb.REPLICA_KIND_ENV)
+    await registry.heartbeat(env)  # it joins
+    await redis.pexpire(keys.replica("env-0"), 30_000)
+    await registry.heartbeat(env)  # it stays
+    assert [m.job_id for m in await members.all()] == [JOB]
+    assert await redis.pttl(keys.replica("env-0")) > 30_000
+    with pytest.raises(OutOfMemoryError):
+        await redis.set("more", "more")
 
 
 async def test_job_when_redis_was_full_for_longer_than_a_step_may_take_then_waits_its_own_time(
