@@ -300,13 +300,13 @@ class Recorder:
         page = await until_redis_answers(read, "events", within_s=_REDIS_AWAY_S)
         if self._cursor != before:
             return  # another task has taken these in
-        self._has_caught_up = self._has_caught_up or len(page) < _PAGE
+        is_new, self._has_caught_up = self._has_caught_up, self._has_caught_up or len(page) < _PAGE
         for stored in page:
             self._cursor = stored.id
             data = json.loads(stored.event.data_json)
-            if stored.event.occurred_at >= self._job.started_at:
-                # What an earlier life of the job reported was counted then; no alert comes again.
-                job_metrics.observe_event(self._job.job_id, stored.event.type, data)
+            # What an earlier life of the job reported was counted then; no alert comes again.
+            if is_new or stored.event.occurred_at >= self._job.started_at:
+                job_metrics.count_event(self._job.job_id, stored, data)
             self._reports.add(stored.event, data)
             if stored.event.type in ("component.restarted", "replica.left"):
                 at = stored.event.occurred_at
