@@ -207,7 +207,7 @@ JOB_STREAM_ENTRIES = Gauge(
 )
 JOB_VERSION_LAG = Gauge(
     "troupe_job_replica_version_lag",
-    "Committed version minus the one served.",
+    "Committed version minus the one that a serving replica has.",
     ["job_id", "replica"],
 )
 RUNS_FREE_BYTES = Gauge("troupe_router_runs_free_bytes", "Free space where run folders are.")
