@@ -10,6 +10,7 @@ import pytest
 from job_world import JOB, World, job_spec, tickets
 from redis.asyncio import Redis
 from redis.exceptions import OutOfMemoryError
+from rest_world import rest_world, spec_document
 
 from troupe.aio import cancel_all
 from troupe.api.records.v1 import records_pb2 as records
@@ -120,6 +121,22 @@ async def test_replica_when_redis_is_full_then_its_heartbeats_are_taken(
     assert await redis.pttl(keys.replica("env-0")) > 30_000
     with pytest.raises(OutOfMemoryError):
         await redis.set("more", "more")
+
+
+async def test_rest_when_redis_is_full_then_submitting_says_so_and_jobs_can_be_ended_and_deleted(
+    redis: Redis, tmp_path: Path
+) -> None:
+    async with rest_world(redis, tmp_path) as world:
+        spec = spec_document(tmp_path)
+        submitted = [await world.http.post("/v1/jobs", json=spec) for _ in range(2)]
+        first, second = (f"/v1/jobs/{answer.json()['job_id']}" for answer in submitted)
+        await fill(redis, 1.01)
+        refused = await world.http.post("/v1/jobs", json=spec)
+        assert refused.status_code == 429 and refused.json()["reason"] == "OVERLOADED"
+        assert "Redis is full" in refused.json()["detail"]
+        assert (await world.http.post(f"{first}/cancel")).status_code == 200
+        assert (await world.http.post(f"{second}/pause")).status_code == 200
+        assert (await world.http.delete(second)).status_code == 204
 
 
 async def test_job_when_redis_was_full_for_longer_than_a_step_may_take_then_waits_its_own_time(
