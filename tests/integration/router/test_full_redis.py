@@ -48,6 +48,7 @@ async def test_memory_when_used_and_given_back_then_is_short_meanwhile(redis: Re
     assert await memory.look(redis)
     assert memory.shortage is not None
     assert "(maxmemory): no step begins above 90%" in memory.shortage.sentence
+    assert "delete ended ones (`troupe delete`, `troupe jobs prune`)" in memory.shortage.sentence
     await fill(redis, 0.85)
     assert await memory.look(redis)  # who waits goes on only with some room in hand
     await fill(redis, 0.5)
