@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 _REDIS_AWAY_S = 60.0
 """How long a read of the events waits for Redis; then another controller takes over."""
 _LEARNED_WAIT_S = 30.0
-"""A step is recorded without a trainer's report that this recorder awaited for so long."""
+"""So long a trainer's report of a step is awaited once it has reported a later one."""
 _PAGE = 200
 _INDEX_S = 2.0
 """Time to index a round's episodes; the rest is indexed with the next round or page."""
@@ -323,10 +323,12 @@ class Recorder:
             for step in self._open_steps():
                 ended_at = float(self._notes[f"ended:{step}"])
                 since = self._awaited.setdefault(step, time.monotonic())
-                is_late = is_last or time.monotonic() - since > _LEARNED_WAIT_S
                 note = self._notes[f"play:{step}"]
                 opened_at = float(note["opened_at"])
                 reports = self._reports.of_round(opened_at)
+                away_s = self._job.spec.limits.step_timeout_s  # its trainer may be started again
+                wait_s = _LEARNED_WAIT_S if reports.is_passed(step) else away_s
+                is_late = is_last or time.monotonic() - since > wait_s
                 if not reports.is_reported(step) and not is_late:
                     return
                 wall_s = ended_at - opened_at
