@@ -43,6 +43,35 @@ async def test_refused_push_when_the_job_is_resumed_then_is_not_counted_again(
     assert refused() == before + 1
 
 
+async def test_refused_push_when_another_controller_takes_over_here_then_is_not_counted_again(
+    redis: Redis, tmp_path: Path
+) -> None:
+    world = World(redis, tmp_path / "runs")
+    record = replace(
+        await world.add_job(job_spec(steps=3), "running"), started_at=time.time() - 60.0
+    )
+    log = EventLog(redis, JOB, source="trainer")
+    await log.emit("weights.refused", {"policy": "p", "cause": "canary"})
+    before = refused() or 0.0
+    await conducted(world, record)
+    await log.emit("weights.refused", {"policy": "p", "cause": "canary"})
+    await conducted(world, record)  # as after a time without Redis
+    assert refused() == before + 2
+
+
+async def test_refused_push_when_the_clock_was_set_back_then_is_counted(
+    redis: Redis, tmp_path: Path
+) -> None:
+    world = World(redis, tmp_path / "runs")
+    record = await world.add_job(job_spec(steps=3), "running")
+    recorder = await conducted(world, replace(record, started_at=time.time() + 3600.0))
+    before = refused() or 0.0
+    log = EventLog(redis, JOB, source="trainer")
+    await log.emit("weights.refused", {"policy": "p", "cause": "canary"})
+    await recorder.catch_up(0)
+    assert refused() == before + 1
+
+
 async def test_refused_push_when_it_ends_the_job_then_is_counted(
     redis: Redis, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from job_world import JOB, World, job_spec, tickets
 from redis.asyncio import Redis
 from redis.exceptions import OutOfMemoryError
+from rest_world import rest_world, spec_document
 
 from troupe.aio import cancel_all
 from troupe.api.records.v1 import records_pb2 as records
@@ -21,6 +22,8 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.memory import RedisMemory
 from troupe.runtime.streams.redis import connect
 from troupe_router.conduct.lease import Lease
+from troupe_router.members.registry import Registry
+from troupe_router.members.store import MemberStore
 
 
 @pytest.fixture
@@ -45,6 +48,7 @@ async def test_memory_when_used_and_given_back_then_is_short_meanwhile(redis: Re
     assert await memory.look(redis)
     assert memory.shortage is not None
     assert "(maxmemory): no step begins above 90%" in memory.shortage.sentence
+    assert "delete ended ones (`troupe delete`, `troupe jobs prune`)" in memory.shortage.sentence
     await fill(redis, 0.85)
     assert await memory.look(redis)  # who waits goes on only with some room in hand
     await fill(redis, 0.5)
@@ -100,6 +104,40 @@ async def test_job_when_redis_is_full_then_is_recorded_and_cancelled_and_its_key
     assert (await world.drive(record)).state == "cancelled"
     left = {key async for key in redis.scan_iter(keys.every_key_of(JOB))}
     assert left == {k.encode() for k in (keys.job(JOB), keys.events(JOB), keys.event_ids(JOB))}
+
+
+async def test_replica_when_redis_is_full_then_its_heartbeats_are_taken(
+    redis: Redis, tmp_path: Path
+) -> None:
+    world = World(redis, tmp_path / "runs")
+    await world.add_job(job_spec(steps=1), "launching")
+    members = MemberStore(redis, ttl_s=60)
+    registry = Registry(redis, world.store, members)
+    await fill(redis, 1.01)
+    env = pb.Replica(replica_id="env-0", incarnation="1", kind=pb.REPLICA_KIND_ENV)
+    await registry.heartbeat(env)  # it joins
+    await redis.pexpire(keys.replica("env-0"), 30_000)
+    await registry.heartbeat(env)  # it stays
+    assert [m.job_id for m in await members.all()] == [JOB]
+    assert await redis.pttl(keys.replica("env-0")) > 30_000
+    with pytest.raises(OutOfMemoryError):
+        await redis.set("more", "more")
+
+
+async def test_rest_when_redis_is_full_then_submitting_says_so_and_jobs_can_be_ended_and_deleted(
+    redis: Redis, tmp_path: Path
+) -> None:
+    async with rest_world(redis, tmp_path) as world:
+        spec = spec_document(tmp_path)
+        submitted = [await world.http.post("/v1/jobs", json=spec) for _ in range(2)]
+        first, second = (f"/v1/jobs/{answer.json()['job_id']}" for answer in submitted)
+        await fill(redis, 1.01)
+        refused = await world.http.post("/v1/jobs", json=spec)
+        assert refused.status_code == 429 and refused.json()["reason"] == "OVERLOADED"
+        assert "Redis is full" in refused.json()["detail"]
+        assert (await world.http.post(f"{first}/cancel")).status_code == 200
+        assert (await world.http.post(f"{second}/pause")).status_code == 200
+        assert (await world.http.delete(second)).status_code == 204
 
 
 async def test_job_when_redis_was_full_for_longer_than_a_step_may_take_then_waits_its_own_time(

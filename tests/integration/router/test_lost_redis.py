@@ -21,7 +21,8 @@ from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.jobs import store as store_module
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import FINISHED
-from troupe_router.run.events_file import keep_events
+from troupe_router.run import events_file
+from troupe_router.run.events_file import keep_events, kept_events
 from troupe_router.run.importing import JobImport
 from troupe_router.run.pruning import RunPruning
 
@@ -386,6 +387,20 @@ async def test_events_file_when_damaged_then_the_job_comes_back_without_its_even
     assert (await importing(world).run()).jobs == ["demo-1"]
     events = (await world.http.get("/v1/jobs/demo-1/events")).json()["events"]
     assert [event["data"]["state"] for event in events] == ["succeeded"]
+
+
+async def test_events_file_when_there_are_too_many_bytes_then_has_the_newest(
+    world: RestWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = await add(world, tmp_path, "demo-1", "succeeded")
+    monkeypatch.setattr(events_file, "MAX_EVENTS_BYTES", 10_000)
+    log = EventLog(world.redis, "demo-1", source="router")
+    for number in range(9):
+        await log.emit("job.warning", {"number": number, "text": "x" * 2000})
+    await keep_events(log, run_dir)
+    assert (run_dir / "events.jsonl").stat().st_size <= 10_000
+    kept = [json.loads(stored.event.data_json) for stored in kept_events(run_dir, "demo-1")]
+    assert [data["number"] for data in kept] == [5, 6, 7, 8]
 
 
 async def test_folders_page_when_followed_then_every_folder_is_there_once(

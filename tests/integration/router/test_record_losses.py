@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
+from troupe_router.run import recorder as recorder_of_a_job
 from troupe_router.run.recorder import Recorder
 
 STEPS = 3
@@ -139,6 +141,40 @@ async def test_step_when_the_router_was_away_for_minutes_then_its_line_has_the_t
     await successor.learned(1)
     await successor.finish()
     assert [(line["step"], line["loss"]) for line in successor.lines] == [(0, 0.25), (1, 1.25)]
+
+
+async def test_step_when_its_trainer_is_away_for_minutes_then_the_line_waits_for_its_report(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    clock = SimpleNamespace(time=time.time, monotonic=time.monotonic)
+    monkeypatch.setattr(recorder_of_a_job, "time", clock)
+    job = await world.add_job(job_spec(steps=STEPS, eval={"num_tasks": 0}), "running")
+    found = recorder(world, job)
+    await found.rewind(0)
+    for step in range(2):
+        await play(world, found, train_round(step), records.ROUND_KIND_TRAIN, step)
+    await found.learned(0, is_end=True)  # its trainer was killed between commit and report
+    clock.monotonic = lambda: time.monotonic() + 600.0
+    await found.learned(1, is_end=True)
+    assert found.lines == []
+    log = EventLog(world.redis, JOB, source="trainer")
+    for step in range(2):  # it is back, and has learnt both
+        await log.emit("step.learned", {"step": step, "loss": 0.25 + step})
+    await found.finish()
+    assert [line["loss"] for line in found.lines] == [0.25, 1.25]
+
+
+async def test_step_when_its_trainer_reported_a_later_one_then_its_own_report_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    clock = SimpleNamespace(time=time.time, monotonic=time.monotonic)
+    monkeypatch.setattr(recorder_of_a_job, "time", clock)
+    job = await played_and_learnt(world, [1])
+    found = recorder(world, job)
+    await found.rewind(2)
+    clock.monotonic = lambda: time.monotonic() + 60.0
+    await found.learned(1, is_end=True)
+    assert [(line["step"], line.get("loss")) for line in found.lines] == [(0, None), (1, 1.25)]
 
 
 async def test_step_when_an_earlier_one_is_not_reported_yet_then_lines_keep_their_order(

@@ -26,6 +26,7 @@ from troupe.runtime.tracking.tracker import TrackedRun
 from troupe_router.conduct.controller import JobController
 from troupe_router.conduct.progress import ProgressReader
 from troupe_router.conduct.watchdog import Watchdog
+from troupe_router.members.store import Member
 from troupe_router.run.trackers import Trackers
 from troupe_router.settings import RouterSettings
 
@@ -110,6 +111,34 @@ async def test_watchdog_when_a_phase_is_late_then_says_once_who_is_waited_for_an
     events = await said(world, "phase.overdue", "phase.resolved")
     assert [e["type"] for e in events] == ["phase.overdue", "phase.resolved"]
     assert REGISTRY.get_sample_value("troupe_job_phase_is_overdue", labels) == 0
+
+
+async def test_lag_when_a_replica_loads_or_left_then_has_none(world: World) -> None:
+    record = await world.add_job(job_spec(steps=2), "running")
+    await world.ledger.commit_version("p", 3, "d")
+    dog = watchdog(world, record)
+
+    async def lag(*, is_serving: bool) -> float | None:
+        rollout = pb.Replica(
+            replica_id="r-0",
+            kind=pb.REPLICA_KIND_ROLLOUT,
+            policies=[pb.ReplicaPolicy(policy="p", active_version=1)],
+            is_serving=is_serving,
+        )
+        await world.members.put(Member(rollout, JOB, ("p",)))
+        return await look()
+
+    async def look() -> float | None:
+        await dog.look()
+        labels = {"job_id": JOB, "replica": "r-0"}
+        return REGISTRY.get_sample_value("troupe_job_replica_version_lag", labels)
+
+    assert await lag(is_serving=False) is None  # it loads
+    assert await lag(is_serving=True) == 2
+    assert await lag(is_serving=False) is None
+    assert await lag(is_serving=True) == 2
+    await world.members.remove(["r-0"], reason="its process ended")
+    assert await look() is None
 
 
 async def test_gauges_when_another_router_takes_the_job_then_none_is_left_here(

@@ -43,7 +43,8 @@ class ComponentStatus:
 
     ``waiting`` is requested and not up yet. ``condition`` is the stable name of a problem
     ("ImagePullFailed"), if there is one; ``detail`` is for people: its last log lines, or what
-    keeps it from running and what to do.
+    keeps it from running and what to do. ``launch_id`` is another one for each process, where the
+    launcher begins to count ``restarts`` again after a stop; else empty.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ComponentStatus:
     exit_code: int | None
     detail: str = ""
     condition: str = ""
+    launch_id: str = ""
 
 
 class Launcher(Protocol):

@@ -274,6 +274,7 @@ def _status(record: ProcRecord) -> ComponentStatus:
         restarts=record.restarts,
         exit_code=record.exit_code,
         detail=record.detail,
+        launch_id=record.launch_id,
     )
 
 

@@ -47,6 +47,12 @@ class StoredEvent:
     id: str
     event: Event
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """``id`` as numbers, which grow from event to event."""
+        milliseconds, _, number = self.id.partition("-")
+        return int(milliseconds), int(number or 0)
+
 
 class EventLog:
     """Writes the events of one job, from one ``source``."""

@@ -65,5 +65,6 @@ class RedisMemory:
         return (
             f"Redis uses {used:.0f} of {limit:.0f} MiB (maxmemory): no step begins above "
             f"{_FULL:.0%}, nothing is lost, and the work goes on by itself below {_FREE:.0%}. "
-            "Raise maxmemory, lower tasks_per_step or checkpoint.every, or let other jobs end."
+            "Raise maxmemory, lower tasks_per_step or checkpoint.every, let other jobs end, or "
+            "delete ended ones (`troupe delete`, `troupe jobs prune`), whose events Redis keeps."
         )

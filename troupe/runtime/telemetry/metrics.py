@@ -9,8 +9,8 @@ from itertools import product
 
 from prometheus_client import Counter, Gauge, Histogram
 
-_FAST_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _SLOW_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+_FAST_S = (0.001, 0.005, 0.01, 0.025, 0.05, *_SLOW_S)
 
 GRPC_REQUESTS = Counter("troupe_grpc_requests_total", "Answered gRPC calls.", ["method", "code"])
 GRPC_SECONDS = Histogram(
@@ -207,7 +207,7 @@ JOB_STREAM_ENTRIES = Gauge(
 )
 JOB_VERSION_LAG = Gauge(
     "troupe_job_replica_version_lag",
-    "Committed version minus the one served.",
+    "Committed version minus the one that a serving replica has.",
     ["job_id", "replica"],
 )
 RUNS_FREE_BYTES = Gauge("troupe_router_runs_free_bytes", "Free space where run folders are.")

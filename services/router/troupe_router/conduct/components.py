@@ -170,7 +170,8 @@ class JobComponents:
                 "restarts": status.restarts + 1,
                 "detail": status.detail[-2000:],
             }
-            event_id = f"{self._job.life}:component.restarted:{status.name}:{status.restarts + 1}"
+            which = f"{status.name}:{status.launch_id}:{status.restarts + 1}"
+            event_id = f"{self._job.life}:component.restarted:{which}"
             await self._events.emit("component.restarted", data, event_id=event_id)
 
     def _look_at_holds(self, statuses: Sequence[ComponentStatus]) -> None:

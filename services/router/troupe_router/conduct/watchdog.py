@@ -56,6 +56,7 @@ class Watchdog:
         self._reported: dict[str, tuple[float, float]] = {}
         self._overdue: Waiting | None = None
         self._seen: set[str] = set()
+        self._serving: set[str] = set()
 
     async def run(self) -> None:
         """Watch until cancelled; a look that fails is tried again."""
@@ -143,15 +144,24 @@ class Watchdog:
         for name, (key, group) in streams.items():
             size = await self._unacknowledged(key, group)
             metrics.JOB_STREAM_ENTRIES.labels(job.job_id, name).set(size)
+        await self._measure_lag(job)
+
+    async def _measure_lag(self, job: JobRecord) -> None:
+        """How far each replica that serves is behind; one that loads or left is not."""
         versions = await StepLedger(self._redis, job.job_id).versions()
-        for member in await self._members.of_job(job.job_id, ReplicaKind.REPLICA_KIND_ROLLOUT):
+        rollouts = await self._members.of_job(job.job_id, ReplicaKind.REPLICA_KIND_ROLLOUT)
+        serving = [member.replica for member in rollouts if member.replica.is_serving]
+        for replica in serving:
             lags = [
                 versions[held.policy] - held.active_version
-                for held in member.replica.policies
+                for held in replica.policies
                 if held.policy in versions and job.spec.trains(held.policy)
             ]
-            lag = max(0, *lags) if lags else 0
-            metrics.JOB_VERSION_LAG.labels(job.job_id, member.replica.replica_id).set(lag)
+            metrics.JOB_VERSION_LAG.labels(job.job_id, replica.replica_id).set(max([0, *lags]))
+        names = {replica.replica_id for replica in serving}
+        for gone in self._serving - names:
+            metrics.JOB_VERSION_LAG.remove_by_labels({"job_id": job.job_id, "replica": gone})
+        self._serving = names
 
     async def _unacknowledged(self, key: str, group: str) -> int:
         """Entries that were not read by ``group`` or are pending there; all before it exists."""

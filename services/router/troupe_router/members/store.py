@@ -14,8 +14,16 @@ from redis.asyncio import Redis
 from troupe.api.router.v1.router_pb2 import Replica, ReplicaKind
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
-from troupe.runtime.streams.redis import redis_errors
+from troupe.runtime.streams.redis import WHEN_FULL, redis_errors
 
+# A full Redis takes it: else each replica would count as gone after its ttl, and no job could end.
+# KEYS replica replicas last-work; ARGV replica_id member ttl_ms last_words.
+_PUT = f"""{WHEN_FULL}
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+redis.call('HSET', KEYS[3], ARGV[1], ARGV[4])
+redis.call('SADD', KEYS[2], ARGV[1])
+return false
+"""
 # Both skip a replica that came back. KEYS replica replicas last-work; ARGV replica_id.
 _LAST_WORK_OF_DEAD = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return false end
@@ -49,11 +57,8 @@ class MemberStore:
         """Write a heartbeat: the member lives for another ``ttl_s``."""
         replica_id = member.replica.replica_id
         with redis_errors(f"heartbeat of {replica_id}"):
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.set(keys.replica(replica_id), _encode(member), px=round(self.ttl_s * 1000))
-                pipe.hset(keys.LAST_WORK, replica_id, _last_words(member))
-                pipe.sadd(keys.REPLICAS, replica_id)
-                await pipe.execute()
+            ttl_ms = round(self.ttl_s * 1000)
+            await self._script(_PUT, replica_id, _encode(member), ttl_ms, _last_words(member))
 
     async def find(self, replica_id: str) -> Member | None:
         """One living member."""
@@ -108,9 +113,9 @@ class MemberStore:
                 await log.emit("replica.left", data, event_id=event_id, needs_record=True)
             await self._script(_FORGET, replica_id)
 
-    async def _script(self, script: str, replica_id: str) -> bytes | None:
+    async def _script(self, script: str, replica_id: str, *args: Any) -> bytes | None:
         script_keys = (keys.replica(replica_id), keys.REPLICAS, keys.LAST_WORK)
-        running = self._redis.eval(script, 3, *script_keys, replica_id)
+        running = self._redis.eval(script, 3, *script_keys, replica_id, *args)
         return await cast("Awaitable[bytes | None]", running)
 
 

@@ -208,7 +208,7 @@ class EventFanout:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             for stored in events:
-                place = _place(stored.id)
+                place = stored.place
                 feed.add(place, encode(stored))
             if events:
                 is_told, is_again = event_document(events[-1]).tells_end, False

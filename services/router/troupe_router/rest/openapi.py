@@ -21,7 +21,7 @@ _WORDS = {
     413: "The body is too large",
     415: "The body is neither JSON nor YAML",
     422: "The request is not valid; `errors` has a pointer for each fault",
-    429: "Too many requests, or too many followers; `Retry-After` says when",
+    429: "Too many requests or followers, or Redis is full; `Retry-After` says when",
     503: "Redis does not answer; try again",
 }
 

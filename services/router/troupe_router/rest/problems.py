@@ -5,13 +5,13 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from redis.exceptions import RedisError
+from redis.exceptions import OutOfMemoryError, RedisError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from troupe.clients.rest.errors import TooManyError
 from troupe.clients.rest.models.base import FaultDocument, ProblemDocument
-from troupe.errors import TroupeError, UnavailableError
+from troupe.errors import OverloadedError, TroupeError, UnavailableError
 from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec import SpecInvalidError
@@ -51,6 +51,9 @@ def install(app: FastAPI, disk: DiskSpace) -> None:
         return answer
 
     async def on_redis(request: Request, error: Exception) -> JSONResponse:
+        if isinstance(error, OutOfMemoryError):
+            full = f"the router's Redis is full ({error}): raise its maxmemory, or delete old jobs"
+            return await on_troupe(request, OverloadedError(full))
         away = UnavailableError(f"the router's Redis does not answer ({error})")
         return await on_troupe(request, away)
 

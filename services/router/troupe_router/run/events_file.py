@@ -7,6 +7,7 @@ stays valid.
 import asyncio
 import json
 import re
+from collections import deque
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -16,8 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from troupe.api.records.v1.records_pb2 import Event
 from troupe.durable import replace_file
 from troupe.runtime.streams.events import EventLog, StoredEvent
+from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.job_file import BrokenFolderError, read_bounded
 
+_log = get_logger(__name__)
 EVENTS_FILE = "events.jsonl"
 MAX_EVENTS_BYTES = 64 << 20
 _PAGE = 1000
@@ -39,15 +42,20 @@ class _KeptEvent(BaseModel):
 
 
 async def keep_events(log: EventLog, run_dir: Path) -> None:
-    """Write every event that Redis holds of the job; raises OSError."""
-    lines: list[str] = []
-    after = "0"
+    """Write the events that Redis holds of the job, the newest that fit; raises OSError."""
+    lines: deque[bytes] = deque()
+    size_bytes, num_left_out, after = 0, 0, "0"
     while page := await log.read(after, count=_PAGE):
-        lines += map(_line, page)
         after = page[-1].id
-    text = "".join(lines).encode()
-    if len(text) <= MAX_EVENTS_BYTES:
-        await asyncio.to_thread(replace_file, run_dir / EVENTS_FILE, text)
+        for line in map(_line, page):
+            lines.append(line)
+            size_bytes += len(line)
+            while size_bytes > MAX_EVENTS_BYTES:
+                size_bytes -= len(lines.popleft())
+                num_left_out += 1
+    if num_left_out:
+        _log.warning("events.left_out", run_dir=str(run_dir), num_oldest=num_left_out)
+    await asyncio.to_thread(replace_file, run_dir / EVENTS_FILE, b"".join(lines))
 
 
 def kept_events(run_dir: Path, job_id: str) -> list[StoredEvent]:
@@ -72,7 +80,7 @@ def kept_events(run_dir: Path, job_id: str) -> list[StoredEvent]:
     return stored
 
 
-def _line(stored: StoredEvent) -> str:
+def _line(stored: StoredEvent) -> bytes:
     event = stored.event
     document = {
         "id": stored.id,
@@ -82,7 +90,7 @@ def _line(stored: StoredEvent) -> str:
         "event_id": event.event_id,
         "data": event.data_json,
     }
-    return json.dumps(document, separators=(",", ":")) + "\n"
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
 def _event(line: bytes, job_id: str) -> StoredEvent:

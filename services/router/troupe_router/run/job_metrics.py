@@ -13,6 +13,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from troupe.runtime.step_report.catalogue import METRICS, metric_of
 from troupe.runtime.step_report.metric import LEARNING_VALUE, Series
+from troupe.runtime.streams.events import StoredEvent
 from troupe.runtime.telemetry import metrics
 
 _OF_WORK = (
@@ -39,6 +40,8 @@ _OF_JOB = (
 _BY_NAME = {next(iter(metric.describe())).name: metric for metric in _OF_JOB}
 
 _leaving: dict[str, asyncio.TimerHandle] = {}
+_counted: dict[str, tuple[int, int]] = {}
+"""The place of the last event of each job that is in its counters."""
 
 
 def observe_line(job_id: str, line: Mapping[str, Any]) -> None:
@@ -83,6 +86,16 @@ def _numbers(value: Any) -> Iterator[tuple[tuple[str, ...], float]]:
                 yield (str(key), *keys), number
     elif isinstance(value, int | float):
         yield (), float(value)
+
+
+def count_event(job_id: str, stored: StoredEvent, data: Mapping[str, Any]) -> None:
+    """Count an event once, whichever controllers of the job read it here.
+
+    ``data``: of ``stored``. Events come in the order of their places.
+    """
+    if stored.place > _counted.get(job_id, (0, 0)):
+        _counted[job_id] = stored.place
+        observe_event(job_id, stored.event.type, data)
 
 
 def observe_event(job_id: str, type: str, data: Mapping[str, Any]) -> None:
@@ -132,5 +145,6 @@ def _stay(job_id: str) -> None:
 
 def _forget(job_id: str) -> None:
     _leaving.pop(job_id, None)
+    _counted.pop(job_id, None)
     for metric in (*_OF_WORK, *_OF_JOB):
         metric.remove_by_labels({"job_id": job_id})

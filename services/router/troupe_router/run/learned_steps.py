@@ -31,6 +31,14 @@ class LearnedSteps:
         reports = self._reports.get(step, {})
         return all(policy in reports for policy in self._trainers)
 
+    def is_passed(self, step: int) -> bool:
+        """Whether every trainer has reported ``step`` or a later one.
+
+        One that was killed after it committed a version learns the step again, and reports it then.
+        """
+        later = [reports for of, reports in self._reports.items() if of >= step]
+        return {*self._trainers} <= {trainer for reports in later for trainer in reports}
+
     def of(self, step: int) -> TrainerPart | None:
         """The merged reports of ``step``; None while there is none."""
         reports = self._reports.get(step, {})

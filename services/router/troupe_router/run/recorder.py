@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 _REDIS_AWAY_S = 60.0
 """How long a read of the events waits for Redis; then another controller takes over."""
 _LEARNED_WAIT_S = 30.0
-"""A step is recorded without a trainer's report that this recorder awaited for so long."""
+"""So long a trainer's report of a step is awaited once it has reported a later one."""
 _PAGE = 200
 _INDEX_S = 2.0
 """Time to index a round's episodes; the rest is indexed with the next round or page."""
@@ -300,13 +300,13 @@ class Recorder:
         page = await until_redis_answers(read, "events", within_s=_REDIS_AWAY_S)
         if self._cursor != before:
             return  # another task has taken these in
-        self._has_caught_up = self._has_caught_up or len(page) < _PAGE
+        is_new, self._has_caught_up = self._has_caught_up, self._has_caught_up or len(page) < _PAGE
         for stored in page:
             self._cursor = stored.id
             data = json.loads(stored.event.data_json)
-            if stored.event.occurred_at >= self._job.started_at:
-                # What an earlier life of the job reported was counted then; no alert comes again.
-                job_metrics.observe_event(self._job.job_id, stored.event.type, data)
+            # What an earlier life of the job reported was counted then; no alert comes again.
+            if is_new or stored.event.occurred_at >= self._job.started_at:
+                job_metrics.count_event(self._job.job_id, stored, data)
             self._reports.add(stored.event, data)
             if stored.event.type in ("component.restarted", "replica.left"):
                 at = stored.event.occurred_at
@@ -323,10 +323,12 @@ class Recorder:
             for step in self._open_steps():
                 ended_at = float(self._notes[f"ended:{step}"])
                 since = self._awaited.setdefault(step, time.monotonic())
-                is_late = is_last or time.monotonic() - since > _LEARNED_WAIT_S
                 note = self._notes[f"play:{step}"]
                 opened_at = float(note["opened_at"])
                 reports = self._reports.of_round(opened_at)
+                away_s = self._job.spec.limits.step_timeout_s  # its trainer may be started again
+                wait_s = _LEARNED_WAIT_S if reports.is_passed(step) else away_s
+                is_late = is_last or time.monotonic() - since > wait_s
                 if not reports.is_reported(step) and not is_late:
                     return
                 wall_s = ended_at - opened_at
