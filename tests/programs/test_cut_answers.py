@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_world import program_of
 
-from benchmarks.program_examples import EXAMPLES, python_of
-from troupe.spec import load_spec
 from troupe.tasks.actions import CutAction
-from troupe.tasks.registry import load_family
-from troupe_tasks.programs.family import Program
 
 CLIENTS = {
     "openai_sdk": """
@@ -69,21 +66,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.timeout(300)]
 def test_client_when_an_answer_was_cut_then_it_reads_why(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not python_of(name).exists():
-        pytest.skip(f"no .venv-programs/{name}: make program-venv NAME={name}")
-    (tmp_path / "ends.py").write_text(CLIENTS[name])
-    monkeypatch.chdir(EXAMPLES)
-    monkeypatch.syspath_prepend(EXAMPLES)
-    params: dict[str, Any] = {
-        **load_spec(EXAMPLES / f"{name}.yaml").task.params,
-        "program": "ends:run",
-        "folder": str(tmp_path),
-        "seats": {"solver": {"rest": True}},
-        "warm": False,
-        "score": None,
-    }
-    family = load_family("program", params)
-    assert isinstance(family, Program)
+    family = program_of(name, CLIENTS[name], tmp_path, monkeypatch, warm=False)
     environment: Any = family.environment()
     try:
         state, answer = environment.reset(family.taskset().task("train", 0)), ""

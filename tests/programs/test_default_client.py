@@ -7,11 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from benchmarks.program_examples import EXAMPLES, python_of
-from troupe.spec import load_spec
-from troupe.tasks.registry import load_family
-from troupe_tasks.programs.family import Program
+from client_world import program_of
 
 PROGRAM = """
 import openai
@@ -26,24 +22,10 @@ def run(task):
 pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.skipif(
-    not python_of("openai_sdk").exists(), reason="make program-venv NAME=openai_sdk"
-)
 def test_default_client_when_the_program_was_warmed_up_then_it_asks_its_own_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "asks.py").write_text(PROGRAM)
-    monkeypatch.chdir(EXAMPLES)
-    monkeypatch.syspath_prepend(EXAMPLES)
-    params: dict[str, Any] = {
-        **load_spec(EXAMPLES / "openai_sdk.yaml").task.params,
-        "program": "asks:run",
-        "folder": str(tmp_path),
-        "seats": {"solver": {"rest": True}},
-        "score": None,
-    }
-    family = load_family("program", params)
-    assert isinstance(family, Program)
+    family = program_of("openai_sdk", PROGRAM, tmp_path, monkeypatch)
     environment: Any = family.environment()
     try:
         for index in range(2):

@@ -4,11 +4,10 @@ from typing import Any
 
 from program_world import SEATS, begun, params_of, program
 
-from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GenerateRequest, Generation, text_generation
 from troupe.episodes.build import load_parts
+from troupe.episodes.dryrun import ticket_of
 from troupe.episodes.local import LocalEnv
-from troupe.ids import ticket_id, train_round
 from troupe.spec import parse_spec
 from troupe.tasks.actions import CutAction
 from troupe.tasks.family import Observation, bound_of
@@ -44,16 +43,8 @@ async def test_bound_when_a_program_sends_one_then_the_lower_of_it_and_the_specs
     }
     spec = parse_spec(document)
     parts, policy = load_parts(spec), Noting()
-    ticket = pb.Ticket(
-        ticket_id=ticket_id(spec.name, train_round(0), 0),
-        job_id=spec.name,
-        round_id=train_round(0),
-        kind=pb.ROUND_KIND_TRAIN,
-        split="train",
-        policy_versions=dict.fromkeys(SEATS, 0),
-    )
     with LocalEnv(parts.family) as env:
-        await parts.player(policy, env).play(ticket)
+        await parts.player(policy, env).play(ticket_of(spec, 0))
     assert policy.allowed == [("solver", 2), ("verifier", ALLOWED)]
 
 

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from program_world import SEATS, params_of
 
-from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GenerateRequest, Generation, text_generation
 from troupe.episodes.build import load_parts
+from troupe.episodes.dryrun import ticket_of
 from troupe.episodes.local import LocalEnv
 from troupe.episodes.player import Played
 from troupe.errors import PromptTooLongError
-from troupe.ids import ticket_id, train_round
 from troupe.spec import parse_spec
 from troupe.tasks.family import Observation
 
@@ -51,17 +50,9 @@ async def _played(lengths: Sequence[int], kind: str, *, context: int = 30) -> Pl
             "eval": {"num_tasks": 0},
         }
     )
-    ticket = pb.Ticket(
-        ticket_id=ticket_id(spec.name, train_round(0), 0),
-        job_id=spec.name,
-        round_id=train_round(0),
-        kind=pb.ROUND_KIND_TRAIN,
-        split="train",
-        policy_versions=dict.fromkeys(SEATS, 0),
-    )
     parts = load_parts(spec)
     with LocalEnv(parts.family) as env:
-        return await parts.player(Short(lengths, context), env).play(ticket)
+        return await parts.player(Short(lengths, context), env).play(ticket_of(spec, 0))
 
 
 async def test_prompt_when_it_fills_the_context_then_that_run_alone_fails_unpaid() -> None:

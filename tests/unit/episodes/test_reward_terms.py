@@ -1,10 +1,10 @@
 """The terms that rewards are the sum of: on candidates of the tree, and on whole episodes."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from follow_world import AGENTS, ROUND, WEIGHTS, Numbers, NumbersEnv, job
+from run_folders import spec_document
 
 from troupe.algorithms.algorithm import Needs
 from troupe.algorithms.base import GroupRelative
@@ -94,16 +94,8 @@ class OfFollowed(OfTerms):
 @pytest.mark.parametrize("kind", [OfTurns, OfActs, OfCoalitions, OfFollowed])
 def test_terms_when_rewards_are_no_sums_of_them_then_the_job_is_refused(kind: type) -> None:
     def parts_of(name: str) -> JobParts:
-        document: dict[str, Any] = {
-            "name": "t",
-            "steps": 1,
-            "task": {"name": "plan_path"},
-            "workflow": {"order": ["tool", "planner"]},
-            "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
-            "policies": {"p": {"model": "m"}},
-            "algorithm": {"kind": f"{__name__}:{name}"},
-        }
-        return load_parts(parse_spec(document))
+        algorithm = {"kind": f"{__name__}:{name}"}
+        return load_parts(parse_spec(spec_document("m") | {"algorithm": algorithm}))
 
     assert parts_of("OfTerms").algorithm.needs.terms
     with pytest.raises(SpecInvalidError, match="needs the terms of rewards") as refused:

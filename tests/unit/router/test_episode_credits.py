@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from run_folders import spec_document
 
 from troupe.algorithms.algorithm import advantages_by_policy
 from troupe.algorithms.base import GroupRelative
@@ -15,21 +16,13 @@ from troupe_router.run.episode_tree import step_advantages
 
 
 def _parts(algorithm: dict[str, Any]) -> JobParts:
-    document = {
-        "name": "t",
-        "steps": 1,
-        "task": {"name": "plan_path"},
-        "workflow": {"order": ["tool", "planner"]},
-        "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
-        "policies": {"p": {"model": "m"}},
-        "algorithm": {"group_size": 3, "scale": "none", **algorithm},
-    }
-    return load_parts(parse_spec(document, source="test"))
+    algorithm = {"group_size": 3, "scale": "none", **algorithm}
+    return load_parts(parse_spec(spec_document("m") | {"algorithm": algorithm}))
 
 
 def _advantages(algorithm: dict[str, Any]) -> dict[str, list[float]]:
     """Of a group of two calls, in rollouts 0 and 1 of three, with rewards 1 and 0."""
-    group = pb.Group(group_id="g", agent="tool", policy="p", key=pb.GROUP_KEY_TASK)
+    group = pb.Group(group_id="g", agent="tool", policy="tool", key=pb.GROUP_KEY_TASK)
     group.prompts.add(digest="d")
     for rollout, reward in enumerate((1.0, 0.0)):
         group.candidates.add(
@@ -52,7 +45,7 @@ def test_step_advantages_when_a_group_has_a_lead_then_they_are_of_its_returns() 
 def test_step_advantages_when_acts_are_compared_by_their_prompts_then_are_the_trainers(
     kind: str,
 ) -> None:
-    group = pb.Group(group_id="g", agent="tool", policy="p", key=pb.GROUP_KEY_TASK)
+    group = pb.Group(group_id="g", agent="tool", policy="tool", key=pb.GROUP_KEY_TASK)
     for digest in ("start", "left", "right"):
         group.prompts.add(digest=digest)
     for index, (trajectory, turn, prompt, reward) in enumerate(
@@ -68,14 +61,14 @@ def test_step_advantages_when_acts_are_compared_by_their_prompts_then_are_the_tr
         )
     parts = _parts({"kind": kind})
     shown = step_advantages([episode_line(pb.Episode(groups=[group]))], parts)
-    trained = advantages_by_policy(parts.algorithm, {"p": [group_outcome(group)]})
-    assert shown["g"] == pytest.approx(trained["p"][0])
+    trained = advantages_by_policy(parts.algorithm, {"tool": [group_outcome(group)]})
+    assert shown["g"] == pytest.approx(trained["tool"][0])
     assert shown["g"][1] != shown["g"][0]  # an act whose prompt nobody shares has no step term
 
 
 def test_step_advantages_when_long_completions_are_penalised_then_none_are_shown() -> None:
     assert _advantages({"kind": "grpo"}) == {"g": [0.5, -0.5]}
-    assert _advantages({"kind": "grpo", "overlong": {"buffer": 16}}) == {}
+    assert _advantages({"kind": "grpo", "overlong": {"buffer": 4}}) == {}
 
 
 def test_step_advantages_when_terms_are_weighed_then_none_are_shown() -> None:

@@ -40,6 +40,12 @@ return 1
 """
 
 
+def place_of(event_id: str) -> tuple[int, int]:
+    """The id of an event as numbers, which grow from event to event."""
+    milliseconds, _, number = event_id.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
     """An event and its place in the stream (``after`` of the next read)."""
@@ -49,9 +55,8 @@ class StoredEvent:
 
     @property
     def place(self) -> tuple[int, int]:
-        """``id`` as numbers, which grow from event to event."""
-        milliseconds, _, number = self.id.partition("-")
-        return int(milliseconds), int(number or 0)
+        """See ``place_of``."""
+        return place_of(self.id)
 
 
 class EventLog:

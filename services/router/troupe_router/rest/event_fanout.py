@@ -19,7 +19,7 @@ from troupe.aio import cancel_all
 from troupe.clients.rest.models.events import EventDocument
 from troupe.errors import OverloadedError, TroupeError, UnavailableError
 from troupe.runtime.streams import keys
-from troupe.runtime.streams.events import EventLog, StoredEvent
+from troupe.runtime.streams.events import EventLog, StoredEvent, place_of
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.state import FINISHED
 from troupe_router.jobs.store import JobStore
@@ -140,7 +140,7 @@ class EventFanout:
     async def follow(self, job_id: str, after: str, caller: str = "") -> AsyncGenerator[bytes]:
         """Encoded events after the place ``after``, until the job is over and all was sent."""
         log = EventLog(self._redis, job_id, source="router")
-        place = _place(after)
+        place = place_of(after)
         newest = (0, 0)
         if job_id not in self._feeds:
             newest = await self._newest(job_id)
@@ -150,7 +150,7 @@ class EventFanout:
                     async with self.joining:
                         events = await log.read(_id(place), count=_PAGE)
                     if events:
-                        place = _place(events[-1].id)
+                        place = events[-1].place
                         yield b"".join(encode(stored) for stored in events)
                         continue
                     place = feed.base
@@ -224,7 +224,7 @@ class EventFanout:
     async def _newest(self, job_id: str) -> Place:
         """Place of the newest event."""
         entries: Any = await self._redis.xrevrange(keys.events(job_id), count=1)
-        return _place(entries[0][0].decode()) if entries else (0, 0)
+        return place_of(entries[0][0].decode()) if entries else (0, 0)
 
 
 def encode(stored: StoredEvent) -> bytes:
@@ -246,11 +246,6 @@ def event_document(stored: StoredEvent) -> EventDocument:
         source=event.source,
         data=json.loads(event.data_json or "{}"),
     )
-
-
-def _place(event_id: str) -> Place:
-    milliseconds, _, number = event_id.partition("-")
-    return int(milliseconds), int(number or 0)
 
 
 def _id(place: Place) -> str:
