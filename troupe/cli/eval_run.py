@@ -101,11 +101,6 @@ def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: 
     load_parts(plan.job_spec(), family)
     teams = [seats_of_team(flags.team or "", published)] if published else []
     teams += read_teams(flags.policies or [], plan.workflow.order, options)
-    if twice := next((t.label for t in teams[1:] if t.label == teams[0].label), None):
-        raise InvalidArgumentError(
-            f"--team and --policy are both called {twice}; give --policy the path of its weights "
-            "(for example RUN/policies/NAME/merged)"
-        )
     settings = EvalSettings(
         engine=flags.engine or "cpu", dtype=_dtype(flags.dtype), api_key=openai.api_key
     )

@@ -18,7 +18,7 @@ from troupe.episodes.build import load_parts
 from troupe.episodes.lines import Line
 from troupe.episodes.local import LocalEnv
 from troupe.errors import InvalidArgumentError, TroupeError
-from troupe.evaluation.fingerprints import fingerprint
+from troupe.evaluation.fingerprints import code_digest, fingerprint
 from troupe.evaluation.folder import EvaluationFolder
 from troupe.evaluation.plan import EvalPlan, SampleKey
 from troupe.evaluation.playable import check_playable
@@ -67,7 +67,8 @@ async def evaluate(
     """
     check_playable(teams, family)
     with LocalEnv(family, num_threads=settings.num_judges) as env:
-        plan = _fitted(plan, env)
+        code = {"task_code": code_digest(plan.task.name)}
+        plan = _fitted(plan, env).model_copy(update=code)
         prints = {team.label: fingerprint(team, computed_by=settings.computed_by) for team in teams}
         with EvaluationFolder(folder, plan, prints) as journal:
             return await _Evaluation(plan, family, env, journal, settings, progress).run(teams)

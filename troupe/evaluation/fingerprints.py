@@ -1,4 +1,4 @@
-"""Detects changed policies by a digest of the weights behind each name.
+"""Detects changed policies and tasks by a digest of the weights or the file behind each name.
 
 Reads local files; the weights of a server and the revision of a hub id are not checked.
 """
@@ -31,6 +31,14 @@ def fingerprint(team: Team, *, computed_by: str = "") -> str:
             for folder in filter(None, (ref.model, ref.adapter)):
                 _add_folder(digest, Path(folder))
     return digest.hexdigest()
+
+
+def code_digest(task: str) -> str:
+    """Of the file of a task ``file.py:Class``; "" for any other. What it imports is not read."""
+    path = Path(task.rpartition(":")[0])
+    if path.suffix != ".py" or not path.is_file():
+        return ""
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
 def _add_folder(digest: "hashlib.blake2b", folder: Path) -> None:

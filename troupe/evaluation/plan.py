@@ -7,7 +7,6 @@ task is round ``eval-s``, so sample 0 draws exactly what a job's first evaluatio
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -15,7 +14,7 @@ from pydantic import Field
 from troupe import __version__
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import eval_round, ticket_id
-from troupe.spec.base import SpecModel
+from troupe.spec.base import SpecModel, is_empty
 from troupe.spec.job import (
     AgentSpec,
     EvalSpec,
@@ -48,6 +47,8 @@ class EvalPlan(SpecModel):
 
     task: TaskSpec
     """The task family and its parameters."""
+    task_code: str = Field(default="", exclude_if=is_empty)
+    """Digest of the task's own file, where it is ``file.py:Class``."""
     workflow: WorkflowSpec
     """Who acts when; its ``order`` is the team."""
     split: Split = "test"
@@ -73,13 +74,9 @@ class EvalPlan(SpecModel):
 
     def fixed(self) -> dict[str, Any]:
         """Settings that may not change when an evaluation is resumed."""
-        path = Path(self.task.name.rpartition(":")[0])
-        is_file = path.suffix == ".py" and path.is_file()
-        code = {"code": hashlib.sha256(path.read_bytes()).hexdigest()} if is_file else {}
         return {
             **self.model_dump(mode="json", exclude=_EXTENSIBLE),
             "troupe_version": __version__,
-            **code,
         }
 
     def samples(self) -> Iterator[SampleKey]:

@@ -18,7 +18,15 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 
 
 def check_playable(teams: Sequence[Team], family: TaskFamily) -> None:
-    """Raise InvalidArgumentError for the first seat that can't play."""
+    """Raise InvalidArgumentError for the first seat that can't play, and for two teams of one name,
+    by which results are kept.
+    """
+    labels = [team.label for team in teams]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise InvalidArgumentError(
+            f"two teams are called {twice}; remove one, or name its weights by their path, such as "
+            "RUN/policies/NAME/merged"
+        )
     for ref in dict.fromkeys(ref for team in teams for ref in team.seats.values()):
         if isinstance(ref, ScriptedRef):
             ScriptedRollout(family, ref.kind)

@@ -37,11 +37,7 @@ def read_teams(
     seat repeats. A text of seats with ``*=`` is a team of its own, and so is a ``*=`` where none is
     left.
     """
-    teams = [_team(seats, agents, options or RefOptions()) for seats in _gathered(texts, agents)]
-    labels = [team.label for team in teams]
-    if twice := next((label for label in labels if labels.count(label) > 1), None):
-        raise InvalidArgumentError(f"--policy {twice} is given twice; remove one")
-    return teams
+    return [_team(seats, agents, options or RefOptions()) for seats in _gathered(texts, agents)]
 
 
 def slug(label: str) -> str:

@@ -35,6 +35,7 @@ def _in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([*SCRIPTED, "--set", "seed=1"], "--set task.params.NAME=VALUE"),
         ([*SCRIPTED, "--set", "task.params.sise=6"], "did you mean 'size'?"),
         ([*SCRIPTED, "--redis-url", "redis://x"], "--redis-url belongs to"),
+        ([*SCRIPTED, "--policy", "scripted"], "two teams are called scripted"),
         ([*SCRIPTED, "--ports", "auto"], "--ports belongs to"),
         ([*SCRIPTED, "--runs-dir", "elsewhere"], "--runs-dir belongs to"),
         (["--task", "plan_path", "--policy", "openai:m"], "--base-url"),

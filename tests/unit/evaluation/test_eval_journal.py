@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from troupe.errors import ConflictError, InvalidArgumentError
+from troupe.evaluation.fingerprints import code_digest
 from troupe.evaluation.folder import EPISODES, EvaluationFolder
 from troupe.evaluation.plan import EvalPlan
 from troupe.ids import eval_round
@@ -57,13 +58,16 @@ def test_journal_when_settings_differ_then_refuses_and_names_them(tmp_path: Path
 def test_journal_when_the_tasks_own_file_changed_then_refuses(tmp_path: Path) -> None:
     code = tmp_path / "own.py"
     code.write_text("RULE = 1\n")
-    own = EvalPlan(task=TaskSpec(name=f"{code}:Own"), workflow=WorkflowSpec(order=["planner"]))
     for _ in range(2):
-        with EvaluationFolder(tmp_path / "out", own, {}):
+        with EvaluationFolder(tmp_path / "out", plan(task_code=code_digest(f"{code}:Own")), {}):
             pass
     code.write_text("RULE = 2\n")
-    with pytest.raises(ConflictError, match="code was"):
-        EvaluationFolder(tmp_path / "out", own, {}).__enter__()
+    with pytest.raises(ConflictError, match="task_code was"):
+        EvaluationFolder(
+            tmp_path / "out", plan(task_code=code_digest(f"{code}:Own")), {}
+        ).__enter__()
+    assert code_digest("plan_path") == code_digest("a.module:Own") == ""
+    assert "task_code" not in plan().fixed()
 
 
 def test_journal_when_more_tasks_samples_and_policies_are_asked_then_goes_on(

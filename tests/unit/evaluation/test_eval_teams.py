@@ -9,8 +9,10 @@ import pytest
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.evaluation.evaluation import EvalSettings
 from troupe.evaluation.fingerprints import fingerprint
+from troupe.evaluation.playable import check_playable
 from troupe.evaluation.refs import ChatRef, RefOptions, ScriptedRef, WeightsRef
 from troupe.evaluation.teams import read_teams, slug
+from troupe.tasks.registry import load_family
 
 AGENTS = ("tool", "planner")
 
@@ -67,7 +69,6 @@ def test_team_when_a_star_is_given_then_it_fills_the_other_seats() -> None:
     [
         (["plannr=random,tool=scripted"], "did you mean 'planner'?"),
         (["planner=random"], "leaves tool without a policy"),
-        (["scripted", "scripted"], "given twice"),
         (["scriptd"], "did you mean 'scripted'?"),
         (["openai:gpt"], "--base-url"),
     ],
@@ -197,6 +198,13 @@ def test_fingerprint_when_figures_are_computed_in_another_way_then_changes(model
     assert len(prints) == 3
     assert EvalSettings().computed_by == ""
     assert EvalSettings(dtype="bfloat16").computed_by == "cpu bfloat16"
+
+
+def test_teams_when_two_have_one_name_then_are_refused() -> None:
+    # A team of --team and one of --policy may be of the same run: its adapters, and merged weights.
+    teams = [*read_teams(["scripted"], AGENTS), *read_teams(["scripted"], AGENTS)]
+    with pytest.raises(InvalidArgumentError, match="two teams are called scripted"):
+        check_playable(teams, load_family("plan_path", {}))
 
 
 def test_slug_when_a_label_is_a_path_then_is_a_file_name() -> None:
