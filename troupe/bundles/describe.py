@@ -16,8 +16,8 @@ from troupe.bundles.planned import is_bundled
 from troupe.spec.bundle import BundleSpec, TaskFacts
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import JobSpec
+from troupe.tasks.program_ends import PROGRAM_TASK
 
-_PROGRAM = "program"
 TIMEOUT_S = 120.0
 """Longest time for loading a task and counting its instances."""
 
@@ -52,7 +52,7 @@ def with_bundle(
 
 def bundle_issues(spec: JobSpec, bundle: Bundle) -> list[Issue]:
     """What ``bundle`` can't bring to ``spec``: code that it lacks, and agent programs."""
-    if spec.task.name == _PROGRAM:
+    if spec.task.name == PROGRAM_TASK:
         text = (
             "agent programs don't come in a bundle, whose process may start nothing and open no "
             "socket; have the operator install the program, its judge, score and reward beside the "

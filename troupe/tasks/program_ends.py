@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from troupe.errors import TroupeError
 
+PROGRAM_TASK = "program"
+"""Name of the task family that runs agent programs."""
 PROGRAM_END = "program_end"
 """Key of an ending transition's info: ``ANSWERED``, or the kind of the team's failure."""
 ANSWERED = "answered"

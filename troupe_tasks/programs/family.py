@@ -14,6 +14,7 @@ from troupe import plugins
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import HiddenTexts, Task, Taskset, in_hermes_form
+from troupe.tasks.program_ends import PROGRAM_TASK
 from troupe_tasks.adapters.family import load_function
 from troupe_tasks.adapters.record import decode
 from troupe_tasks.programs.calls import ModelCall, ProgramRun
@@ -42,7 +43,7 @@ class Program:
     processes of their own, so a step takes as long as the program's own work.
     """
 
-    name: ClassVar[str] = "program"
+    name: ClassVar[str] = PROGRAM_TASK
     Params: ClassVar[type[BaseModel]] = ProgramParams
     agents: tuple[str, ...] = ()
     local_terms: Mapping[str, Mapping[str, float]] = {}

@@ -8,6 +8,7 @@ from troupe.runtime.launch.launcher import Component
 from troupe.spec import JobSpec
 from troupe.spec.layout import GpuLayout, plan_layout
 from troupe.spec.pools import num_replicas, rollout_pools
+from troupe.tasks.program_ends import PROGRAM_TASK
 from troupe_router.settings import RouterSettings
 
 
@@ -95,7 +96,7 @@ def components(
 
 def _program_traits(spec: JobSpec) -> dict[str, str]:
     """Image and interpreter of an agent program that lives in an image of its own."""
-    params = spec.task.params if spec.task.name == "program" else {}
+    params = spec.task.params if spec.task.name == PROGRAM_TASK else {}
     if not params.get("image"):
         return {}
     python = str(params.get("python") or "python")
