@@ -274,6 +274,9 @@ async def test_paused_job_waits_keeps_its_step_and_goes_on_in_a_new_life(
     assert too_soon.status_code == 409 and "once it is paused" in too_soon.json()["detail"]
     await world.store.transition("demo-1", "paused")
     assert (await world.http.post(f"{job}/resume")).json()["state"] == "queued"
+    assert (await world.http.post(f"{job}/cancel")).json()["state"] == "cancelling"
+    too_soon = await world.http.post(f"{job}/resume")
+    assert too_soon.status_code == 409 and "once it is cancelled" in too_soon.json()["detail"]
 
 
 async def test_priority_moves_a_job_in_the_queue(world: RestWorld, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rest_world import RestWorld, episode_line, rest_world, spec_document, write
 
 from troupe.bundles import bundle_of
 from troupe.clients.rest import AsyncRestClient
+from troupe.clients.rest.errors import TooManyError
 from troupe.errors import ConflictError, NotFoundError
 from troupe.runtime.streams.events import EventLog
 from troupe.spec.issues import SpecInvalidError
@@ -86,6 +88,23 @@ async def test_async_client_reads_a_run(
     assert await client.checkpoints(job.job_id) == []
     assert [f.component for f in await client.logs(job.job_id)] == ["env-0"]
     assert (await client.log(job.job_id, "env-0", tail=5)).lines == ["hello"]
+
+
+async def test_client_that_asks_too_often_waits_as_it_is_told_while_it_may(
+    redis: Redis, tmp_path: Path
+) -> None:
+    async with rest_world(redis, tmp_path, rate_per_s=2.0, rate_burst=1) as world:
+        transport = httpx.ASGITransport(app=world.app)
+        began = time.monotonic()
+        async with AsyncRestClient("http://router", transport=transport, retry_for_s=30) as patient:
+            for _ in range(3):
+                assert await patient.jobs() == []
+        assert time.monotonic() - began >= 1.0
+        async with AsyncRestClient("http://router", transport=transport, retry_for_s=0.5) as hasty:
+            with pytest.raises(TooManyError, match="requests a second") as caught:
+                for _ in range(9):
+                    await hasty.jobs()
+        assert caught.value.retry_after_s == 1.0
 
 
 def test_blocking_client_is_what_the_async_one_makes_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import httpx
 from httpx_sse import ServerSentEvent
 from pydantic import BaseModel, ValidationError
 
-from troupe.clients.rest.errors import ForbiddenError, UnauthenticatedError
+from troupe.clients.rest.errors import ForbiddenError, TooManyError, UnauthenticatedError
 from troupe.clients.rest.models.events import EventDocument
 from troupe.durable import put
 from troupe.errors import (
@@ -132,6 +132,9 @@ def problem_of(response: httpx.Response) -> TroupeError:
     )
     if issubclass(cls, SpecInvalidError):
         cls = InvalidArgumentError
+    if issubclass(cls, TooManyError):
+        after = response.headers.get("Retry-After", "")
+        return cls(message, retry_after_s=float(after) if after.isdecimal() else 1.0)
     return cls(message, pointer=problem.get("pointer"))
 
 

@@ -35,14 +35,14 @@ from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument
 from troupe.clients.rest.models.session import SessionDocument
 from troupe.clients.rest.requests import BUNDLES, DRY_RUNS, JOBS, RUN_FOLDERS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, WAITED_S, RetryWindow
-from troupe.errors import UnavailableError
 
 
 class RestClient:
     """Blocking client of one router.
 
     ``retry_for_s``: how long to retry while the router does not answer (reads, and submissions
-    under one Idempotency-Key), so that a restart of the router goes unnoticed. ``tls_ca``: file of
+    under one Idempotency-Key) or bounds the caller's requests, so that a restart of the router goes
+    unnoticed. ``tls_ca``: file of
     the certificate authority of a router whose certificate is not public.
     """
 
@@ -360,5 +360,5 @@ class RestClient:
                     timeout=answer_s,
                 )
                 return answers.document_of(response, self._base_url)
-            except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:
+            except (*LOST, httpx.HTTPError, httpx.InvalidURL) as error:
                 time.sleep(window.lose(error))

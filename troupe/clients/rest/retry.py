@@ -1,4 +1,4 @@
-"""Decides how long to retry a router that does not answer, and the final error message.
+"""Decides how long to retry a router that does not answer, or asks to wait, and the final error.
 
 Owns the deadline and the message; each client does its own sleeping. Never does I/O.
 """
@@ -8,6 +8,7 @@ import time
 import httpx
 
 from troupe.clients.rest import answers
+from troupe.clients.rest.errors import TooManyError
 from troupe.errors import TroupeError, UnavailableError
 from troupe.retry import Backoff
 
@@ -16,8 +17,8 @@ PAUSE_S = 0.5
 WAITED_S = 10.0
 """How long an answer may take beyond the ``wait_s`` that was asked for."""
 _BACKOFF = Backoff(0.5, 0.5)
-LOST = (UnavailableError, httpx.TransportError)
-"""The errors that a restarting router causes."""
+LOST = (UnavailableError, TooManyError, httpx.TransportError)
+"""The errors that a restarting router causes, or one that bounds its callers' requests."""
 
 
 class RetryWindow:
@@ -37,14 +38,18 @@ class RetryWindow:
 
         Raises:
             UnavailableError: the deadline has passed; InvalidArgumentError: the address is not a
-            URL; TroupeError: a retry cannot help.
+            URL; TooManyError: it asks to wait for longer; TroupeError: a retry cannot help.
         """
         if isinstance(error, httpx.InvalidURL):
             raise answers.not_a_url(self._base_url, error) from error
         if not isinstance(error, LOST):
             raise TroupeError(f"{self._base_url}: {error}") from error
         self._lost_at = self._lost_at or time.monotonic()
-        is_over = time.monotonic() - self._lost_at >= self._retry_for_s
-        if is_over or answers.is_distrusted(error):
+        left_s = self._lost_at + self._retry_for_s - time.monotonic()
+        if isinstance(error, TooManyError):
+            if error.retry_after_s > left_s:
+                raise error
+            return error.retry_after_s
+        if left_s <= 0 or answers.is_distrusted(error):
             raise answers.unreachable(self._base_url, error) from error
         return _BACKOFF.pause_s(1)

@@ -194,12 +194,13 @@ class JobCommands:
         """Queue a job again from its run folder; an active job stays as it is.
 
         ``wanted`` may be the job's spec with other ``troupe.spec.resuming.MAY_CHANGE`` fields. A
-        job that succeeded goes on only with more steps. Raises ConflictError while it is "pausing".
+        job that succeeded goes on only with more steps. Raises ConflictError while one is ending.
         """
         async with self._keeping:
             record = await self._store.find(job_id)
-            if record is not None and record.state == "pausing":
-                raise ConflictError(f"job '{job_id}' is being paused; resume it once it is paused")
+            if record is not None and record.state in ("pausing", "cancelling"):
+                to = "paused" if record.state == "pausing" else "cancelled"
+                raise ConflictError(f"job '{job_id}' is {record.state}; resume it once it is {to}")
             if record is not None and not record.is_finished and record.state != "paused":
                 return record
             if record is not None and record.state == "succeeded" and wanted is None:
