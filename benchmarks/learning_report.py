@@ -104,7 +104,7 @@ def pairs_of(
     for task, arm, lines in played:
         found.append(_pair_line(task, _label(arm, lines), "nothing", lines, None))
     for (task, arm, lines), (other_task, other, rivals) in combinations(played, 2):
-        if task == other_task and ARMS[arm].game == ARMS[other].game:
+        if task == other_task:
             shared, paired = _shared(lines, rivals)
             if len(shared) >= MIN_SEEDS:
                 names = _label(arm, lines), _label(other, rivals)
@@ -235,9 +235,10 @@ def write_page(
         ),
         *_section(
             "Pairs",
-            "Arms of one task and game, also at settings that `--setting` asked for (tuning "
-            "decides by itself which row of the first table an arm has), with at least four seeds "
-            "in common. CPU s: medians of the seeds.",
+            "Arms of one task, of other games too (one agent, `_L0`, and `magrpo`, whose agents act "
+            "at once), also at settings that `--setting` asked for (tuning decides by itself "
+            "which row of the first table an arm has), with at least four seeds in common. CPU "
+            "s: medians of the seeds.",
             "| task | arm, rate, tasks a step | less | seeds | temperature 1 | p | greedy | p |",
             pairs,
         ),
