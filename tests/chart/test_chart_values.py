@@ -76,11 +76,11 @@ OWN_TO_CHART = {
         ("ingress.enabled=true", "ingress.host is empty"),
         ('ingress={"enabled":true,"host":"a.b"}', "ingress.tlsSecret is empty"),
         (
-            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t"}',
-            "set router.keysSecret.name",
+            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t","annotations":{"a/b":"c"}}',
+            "set router.keysSecret.name, or ingress.acceptAnonymous: true",
         ),
         (
-            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t","annotations":{"auth":"on"}}',
+            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t","acceptAnonymous":true}',
             "networkPolicy.restFrom is empty",
         ),
         ('router.keysSecret.name="keys"', "helmTest.keySecret has none"),

@@ -194,8 +194,8 @@
 {{- if not (or $ingress.tlsSecret $ingress.allowPlainHttp) -}}
 {{- fail "ingress.enabled is true and ingress.tlsSecret is empty: name the TLS secret, or set ingress.allowPlainHttp: true." -}}
 {{- end -}}
-{{- if not (or .Values.router.keysSecret.name $ingress.annotations) -}}
-{{- fail "ingress.enabled is true and nobody is asked for a key: set router.keysSecret.name, or have the controller ask (ingress.annotations)." -}}
+{{- if not (or .Values.router.keysSecret.name $ingress.acceptAnonymous) -}}
+{{- fail "ingress.enabled is true and nobody is asked for a key: set router.keysSecret.name, or ingress.acceptAnonymous: true where the controller asks (ingress.annotations)." -}}
 {{- end -}}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.restFrom) -}}
 {{- fail "ingress.enabled is true and networkPolicy.restFrom is empty: name the ingress controller's pods, or its requests are dropped." -}}
