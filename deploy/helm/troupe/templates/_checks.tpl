@@ -2,6 +2,7 @@
 {{- define "troupe.check" -}}
 {{- include "troupe.checkVolumes" . -}}
 {{- include "troupe.checkPools" . -}}
+{{- include "troupe.checkModels" . -}}
 {{- include "troupe.checkSandbox" . -}}
 {{- include "troupe.checkPrograms" . -}}
 {{- include "troupe.checkRedis" . -}}
@@ -153,6 +154,17 @@
 {{- if and (eq .engine "cpu") (gt (int .gpus) 0) -}}
 {{- fail (printf "rollout.pools %q has engine cpu and gpus: %d, which it would leave idle: set engine: sglang or gpus: 0." .name (int .gpus)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "troupe.checkModels" -}}
+{{- $seen := dict -}}
+{{- if .Values.models.demo.enabled -}}{{ $_ := set $seen "plan_path_6x6" "models.demo" }}{{- end -}}
+{{- range .Values.models.download -}}
+{{- if hasKey $seen .name -}}
+{{- fail (printf "models.download has %s as %q, and so has %s: names must differ, each is a folder of the models volume." .repo .name (get $seen .name)) -}}
+{{- end -}}
+{{- $_ := set $seen .name .repo -}}
 {{- end -}}
 {{- end -}}
 
