@@ -139,7 +139,7 @@ def make_once(
     if is_there():  # so a cache that can't be written serves what it has
         return False
     make_folder(target.parent)
-    with _sole_maker(target, timeout_s):
+    with sole_writer(target, timeout_s):
         if is_there():
             return False
         replace_folder(target, write)
@@ -147,7 +147,12 @@ def make_once(
 
 
 @contextmanager
-def _sole_maker(target: Path, timeout_s: float) -> Generator[None]:
+def sole_writer(target: Path, timeout_s: float) -> Generator[None]:
+    """Keep other processes that ask here too from writing ``target``; its folder is there.
+
+    Raises:
+        DeadlineError: another process has held it for ``timeout_s``.
+    """
     deadline = time.monotonic() + timeout_s
     with target.with_name(f".{target.name}.lock").open("ab") as lock:  # its process's end frees it
         while True:
@@ -157,7 +162,7 @@ def _sole_maker(target: Path, timeout_s: float) -> Generator[None]:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise DeadlineError(
-                        f"another process has been making {target} for {timeout_s:.0f} s; wait "
+                        f"another process has been writing {target} for {timeout_s:.0f} s; wait "
                         "for it or end it, then try again"
                     ) from error
                 time.sleep(_POLL_S)

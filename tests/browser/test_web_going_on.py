@@ -44,6 +44,16 @@ def test_form_when_it_cannot_show_a_spec_then_the_spec_can_be_edited_as_json(
     page.get_by_label(re.compile("^Name")).first.wait_for()
 
 
+def test_new_job_when_a_browser_changes_its_seed_then_is_not_started(page: "Page") -> None:
+    page.goto("/new")
+    page.get_by_text("JSON", exact=True).click()
+    editor = page.get_by_label("Job spec as JSON")
+    spec = json.loads(editor.input_value())
+    editor.fill(json.dumps({**spec, "seed": 2**53 + 1}))
+    page.locator(".fault-list code", has_text="/seed").wait_for()
+    assert page.get_by_role("button", name="Start the job").is_disabled()
+
+
 def test_new_job_when_begun_after_a_copy_of_another_then_starts_from_the_task(
     page: "Page", job: str
 ) -> None:

@@ -161,6 +161,23 @@ def test_metrics_when_monitored_then_open_to_the_named_namespace_alone(render: R
         assert labels == {"kubernetes.io/metadata.name": "monitoring"}
 
 
+def test_peers_when_the_list_is_empty_then_no_rule_is_made_and_nobody_is_let_through(
+    render: Render,
+) -> None:
+    """An empty `from` or `to` matches everybody."""
+    watched = "monitoring.podMonitor.enabled=true"
+    manifests = render([], watched, "networkPolicy.metricsFrom=[]", "networkPolicy.dnsTo=[]")
+    rules = [
+        rule
+        for found in manifests.of("NetworkPolicy")
+        for way in ("ingress", "egress")
+        for rule in found["spec"].get(way) or []
+    ]
+    assert all(rule.get("from", True) and rule.get("to", True) for rule in rules)
+    assert not {9090, 53} & {port["port"] for rule in rules for port in rule["ports"]}
+    assert edges(manifests) == EDGES
+
+
 def test_redis_when_external_then_only_its_peers_are_reached(render: Render) -> None:
     manifests = render(
         [],

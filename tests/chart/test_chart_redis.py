@@ -1,4 +1,4 @@
-"""Redis has a limit of its own below that of its container."""
+"""Redis' limits of memory and of disk."""
 
 import pytest
 from chart_world import Refuse, Render
@@ -20,6 +20,26 @@ def test_redis_when_it_has_a_memory_limit_then_refuses_writes_before_it(
     args = container["args"]
     assert args[args.index("--maxmemory") + 1] == limit
     assert args[args.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+@pytest.mark.parametrize(
+    ("is_kept", "size", "limit"),
+    [("true", "8Gi", "256Mi"), ("false", "8Gi", str(2**33 + 2**28)), ("false", "1G", "1268435456")],
+)
+def test_redis_when_it_has_no_volume_then_its_pods_limit_has_room_for_its_data(
+    render: Render, is_kept: str, size: str, limit: str
+) -> None:
+    sets = (f"redis.persistence.enabled={is_kept}", f'redis.persistence.size="{size}"')
+    found = render([], *sets).one("StatefulSet", "t-troupe-redis")
+    [container] = found["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["ephemeral-storage"] == limit
+
+
+def test_redis_when_its_size_cannot_be_added_to_its_limit_then_refused_in_words(
+    refuse: Refuse,
+) -> None:
+    words = refuse("redis.persistence.enabled=false", 'redis.persistence.size="1.5Gi"')
+    assert "whole units" in words
 
 
 def test_redis_when_no_part_of_its_limit_can_be_taken_then_refused_in_words(

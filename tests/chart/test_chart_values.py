@@ -67,6 +67,14 @@ OWN_TO_CHART = {
         ('nameOverride="My Team"', "'/nameOverride'"),
         ("singleNode=false", "ReadWriteOnce and singleNode is false"),
         (f"rollout.pools=[{POOL}}},{POOL}}}]", 'two pools named "a"'),
+        (
+            'models.download=[{"repo":"a/x","name":"x"},{"repo":"b/x","name":"x"}]',
+            'models.download has b/x as "x", and so has a/x',
+        ),
+        (
+            'models.download=[{"repo":"a/x","name":"plan_path_6x6"}]',
+            'models.download has a/x as "plan_path_6x6", and so has models.demo',
+        ),
         (f'rollout.pools=[{POOL},"gpus":1}}]', "engine cpu and gpus: 1"),
         ('env.sandbox.level="gvisor-pod"', "env.runtimeClassName is empty"),
         ('env.sandbox.level="namespaces"', "env.sandbox.seccompProfile is empty"),
@@ -76,11 +84,11 @@ OWN_TO_CHART = {
         ("ingress.enabled=true", "ingress.host is empty"),
         ('ingress={"enabled":true,"host":"a.b"}', "ingress.tlsSecret is empty"),
         (
-            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t"}',
-            "set router.keysSecret.name",
+            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t","annotations":{"a/b":"c"}}',
+            "set router.keysSecret.name, or ingress.acceptAnonymous: true",
         ),
         (
-            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t","annotations":{"auth":"on"}}',
+            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t","acceptAnonymous":true}',
             "networkPolicy.restFrom is empty",
         ),
         ('router.keysSecret.name="keys"', "helmTest.keySecret has none"),

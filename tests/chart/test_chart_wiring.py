@@ -20,6 +20,7 @@ from troupe.runtime.telemetry.tracing import TelemetrySettings
 from troupe.runtime.tls import TlsSettings
 from troupe.spec import load_spec
 from troupe.spec.job import LimitsSpec
+from troupe_router.settings import RouterSettings
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 
@@ -76,6 +77,23 @@ def test_extra_env_when_a_text_or_a_reference_then_each_workload_gets_it(render:
         if container["name"] in services
     }
     assert found == dict.fromkeys(services, wanted)
+
+
+@pytest.mark.parametrize("keys", [(), ('router.keysSecret.name="keys"', "helmTest.enabled=false")])
+def test_hosts_when_set_beside_an_ingress_then_both_are_in_one_variable(
+    render: Render, keys: tuple[str, ...]
+) -> None:
+    manifests = render(
+        [],
+        *keys,
+        'ingress={"enabled":true,"host":"a.example","tlsSecret":"t","acceptAnonymous":true}',
+        'networkPolicy.restFrom=[{"podSelector":{}}]',
+        'router.settings.hosts="b.example, c.example"',
+    )
+    [env] = [c["env"] for of, c, _ in manifests.containers() if of.endswith("/router")]
+    assert len(env) == len({each["name"] for each in env})
+    [hosts] = [each["value"] for each in env if each["name"] == "TROUPE_ROUTER_HOSTS"]
+    assert RouterSettings(hosts=hosts).host_names == ("a.example", "b.example", "c.example")
 
 
 def test_replicas_when_autoscaled_then_are_left_to_the_autoscaler(render: Render) -> None:

@@ -168,10 +168,18 @@ def _merged(*names: str) -> dict[str, Any]:
 
 def test_secrets_when_set_then_no_password_is_an_argument_or_a_variable() -> None:
     document = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text("utf-8"))
-    assert set(document["secrets"]) == {"redis_password", "api_keys"}
+    assert set(document["secrets"]) == {"redis_password"}
     for name, service in document["services"].items():
         assert service["secrets"], name
         assert "requirepass" not in " ".join(service.get("environment", {})), name
+
+
+def test_keys_when_their_file_is_replaced_then_the_container_sees_the_new_one() -> None:
+    document = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text("utf-8"))
+    router = document["services"]["router"]
+    file = Path(router["environment"]["TROUPE_ROUTER_API_KEYS"])
+    [volume] = router["volumes"]
+    assert volume.endswith(f"/keys}}:{file.parent}:ro")
 
 
 def test_compose_when_read_then_every_container_is_confined(services: dict[str, Any]) -> None:

@@ -17,6 +17,8 @@ from troupe.cli.output import note
 from troupe.cli.settings import HOST, SERVE_PORT, settings_from
 from troupe.errors import InvalidArgumentError
 from troupe.publishing.fetch import fetch_team
+from troupe.publishing.manifest import MANIFEST
+from troupe.publishing.team_folder import open_team
 
 _MODULE = "troupe_router.serve"
 _PREFIX = "TROUPE_SERVE_"
@@ -58,8 +60,11 @@ def serve(
     """
     if importlib.util.find_spec("uvicorn") is None:
         raise InvalidArgumentError("serving needs more packages: pip install 'troupe[local]'")
+    folder = fetch_team(team, settings_from().cache_dir.expanduser())
+    if not any((folder / name).is_file() for name in (MANIFEST, "spec.json")):
+        open_team(folder)  # says so, as the process would after it has loaded torch
     given = {
-        "TEAM": fetch_team(team, settings_from().cache_dir.expanduser()),
+        "TEAM": folder,
         "REST_ADDRESS": None if host is None and port is None else _address(host, port),
         "ENGINE": engine,
         "CHECKPOINT": checkpoint,

@@ -188,6 +188,25 @@ async def test_job_when_the_uploaded_bundle_is_gone_then_resumes_with_its_own_co
     assert (resumed.status_code, resumed.json()["state"]) == (200, "queued"), resumed.text
 
 
+async def test_job_with_a_bundle_when_resumed_then_needs_what_other_jobs_need_on_both_paths(
+    world: RestWorld, keys: dict[str, str], tmp_path: Path
+) -> None:
+    one, other = bundle(), bundle(b"other")
+    for each in (one, other):
+        await upload(world, keys["ann"], each)
+    spec = bundled_spec(tmp_path, one)
+    made = await world.http.post("/v1/jobs", json=spec, headers=bearer(keys["ann"]))
+    job_id = made.json()["job_id"]
+    await world.http.post(f"/v1/jobs/{job_id}/pause", headers=bearer(keys["ann"]))
+    paths = (f"/v1/jobs?resume={job_id}", f"/v1/jobs/{job_id}/resume")
+    headers = bearer(keys["submit"])
+    changed = bundled_spec(tmp_path, other)
+    refused = [await world.http.post(path, json=changed, headers=headers) for path in paths]
+    assert [answer.status_code for answer in refused] == [409, 409]
+    resumed = [await world.http.post(path, json=spec, headers=headers) for path in paths]
+    assert [answer.status_code for answer in resumed] == [200, 200]
+
+
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [

@@ -107,6 +107,16 @@ async def test_cookie_signs_in_and_other_sites_cannot_use_it(
     assert (await world.http.get("/v1/jobs")).status_code == 401
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_cookie_when_tls_ends_before_the_router_then_is_secure(
+    world: RestWorld, keys: dict[str, str], scheme: str
+) -> None:
+    origin = {"Origin": f"{scheme}://router"}
+    answer = await world.http.post("/v1/session", json={"key": keys["read"]}, headers=origin)
+    assert answer.status_code == 200
+    assert ("Secure" in answer.headers["set-cookie"]) == (scheme == "https")
+
+
 @pytest.mark.parametrize(
     "others", ["a=[1,2]; ", 'a={"b": 1}; ', "a b=c; ", "alone; ", "a=\xe9; ", "a=b; =; "]
 )

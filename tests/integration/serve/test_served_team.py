@@ -269,6 +269,13 @@ def test_published_team_when_served_then_says_what_the_run_says(
             assert answer(endpoint.post(body)) == answer(served.post(body))
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_serve_when_the_path_holds_no_team_then_exits_2(tmp_path: Path, is_there: bool) -> None:
+    done = troupe("serve", str(tmp_path if is_there else tmp_path / "nope"))
+    assert done.returncode == 2
+    assert "give a folder that `troupe publish` wrote" in done.stderr
+
+
 def test_published_team_when_a_byte_of_an_adapter_changed_then_does_not_start(
     team: Path, tmp_path: Path
 ) -> None:

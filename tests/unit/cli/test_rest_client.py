@@ -97,6 +97,32 @@ def test_job_when_a_stranger_answers_then_says_so() -> None:
         rest.job("demo-1")
 
 
+@pytest.mark.parametrize("ask", ["job", "image", "download", "events"])
+def test_answer_when_a_proxy_redirects_then_says_where_to_and_writes_nothing(
+    tmp_path: Path, ask: str
+) -> None:
+    target = tmp_path / "policy.tar"
+    location = {"Location": "https://login.example.com/start?rd=secret"}
+    with client(lambda _: httpx.Response(302, json={}, headers=location)) as rest:
+        calls: dict[str, Callable[[], object]] = {
+            "job": lambda: rest.job("demo-1"),
+            "image": lambda: rest.episode_image("demo-1", "0" * 64),
+            "download": lambda: rest.download("demo-1", "best", "shared", target),
+            "events": lambda: list(rest.events("demo-1")),
+        }
+        with pytest.raises(TroupeError, match=r"redirects to https://login.example.com/start\)"):
+            calls[ask]()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_download_when_the_answer_is_of_another_success_then_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    with client(lambda _: httpx.Response(204)) as rest, pytest.raises(TroupeError, match="204"):
+        rest.download("demo-1", "best", "shared", tmp_path / "policy.tar")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_job_when_the_router_restarts_then_is_asked_again() -> None:
     calls = 0
 

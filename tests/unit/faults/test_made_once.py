@@ -45,7 +45,7 @@ def test_folder_when_its_maker_hangs_then_the_other_says_so(tmp_path: Path) -> N
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(make_once, target, target.is_dir, hang)
         assert begun.wait(10)
-        with pytest.raises(DeadlineError, match=f"has been making {target}"):
+        with pytest.raises(DeadlineError, match=f"has been writing {target}"):
             make_once(target, target.is_dir, hang, timeout_s=0.2)
         ended.set()
         assert first.result(timeout=20)

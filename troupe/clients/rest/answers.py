@@ -44,7 +44,7 @@ _BY_STATUS: Mapping[int, type[TroupeError]] = {
 
 def document_of(response: httpx.Response, base_url: str) -> Any:
     """The JSON object of an answer (None for 204); raises the error that it describes."""
-    if response.is_error:
+    if not response.is_success:
         raise problem_of(response)
     if response.status_code == 204:
         return None
@@ -106,7 +106,13 @@ def draft_of(target: Path) -> Generator[BinaryIO]:
 
 
 def problem_of(response: httpx.Response) -> TroupeError:
-    """The error that a problem+json answer (RFC 9457) describes."""
+    """The error of an answer that is not the one asked for: problem+json (RFC 9457), a redirect."""
+    if response.has_redirect_location:
+        location = response.headers["Location"].partition("?")[0]
+        return TroupeError(
+            f"What answers at {response.url} is not a Troupe router (it redirects to "
+            f"{location[:200]}); name the router itself with --url or TROUPE_REST_URL."
+        )
     try:
         document: Any = response.json()
     except ValueError:

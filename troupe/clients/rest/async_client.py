@@ -231,7 +231,7 @@ class AsyncRestClient:
             response = await self._http.get(path)
         except httpx.TransportError as error:
             raise answers.unreachable(self._base_url, error) from error
-        if response.is_error:
+        if response.status_code != 200:
             raise answers.problem_of(response)
         return response.content
 
@@ -284,7 +284,7 @@ class AsyncRestClient:
         path = job_path(job_id, "checkpoints", checkpoint, policy)
         try:
             async with self._http.stream("GET", path, params={"format": format}) as response:
-                if response.is_error:
+                if response.status_code != 200:
                     await response.aread()
                     raise answers.problem_of(response)
                 with answers.draft_of(target) as file:
@@ -328,7 +328,7 @@ class AsyncRestClient:
 
     async def _stream(self, job_id: str, after: str) -> AsyncIterator[EventDocument]:
         async with self._http.stream(**requests.events_stream(job_id, after)) as response:
-            if response.is_error:
+            if response.status_code != 200:
                 await response.aread()
                 raise answers.problem_of(response)
             async for event in EventSource(response).aiter_sse():

@@ -229,7 +229,7 @@ class RestClient:
             response = self._http.get(path)
         except httpx.TransportError as error:
             raise answers.unreachable(self._base_url, error) from error
-        if response.is_error:
+        if response.status_code != 200:
             raise answers.problem_of(response)
         return response.content
 
@@ -282,7 +282,7 @@ class RestClient:
         path = job_path(job_id, "checkpoints", checkpoint, policy)
         try:
             with self._http.stream("GET", path, params={"format": format}) as response:
-                if response.is_error:
+                if response.status_code != 200:
                     response.read()
                     raise answers.problem_of(response)
                 with answers.draft_of(target) as file:
@@ -326,7 +326,7 @@ class RestClient:
 
     def _stream(self, job_id: str, after: str) -> Iterator[EventDocument]:
         with self._http.stream(**requests.events_stream(job_id, after)) as response:
-            if response.is_error:
+            if response.status_code != 200:
                 response.read()
                 raise answers.problem_of(response)
             for event in EventSource(response).iter_sse():

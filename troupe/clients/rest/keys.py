@@ -5,7 +5,9 @@ guessing; the key itself is shown once and never written.
 """
 
 import hashlib
+import os
 import secrets
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,10 +15,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from troupe.clients.rest.models.session import Scope
-from troupe.durable import replace_file
+from troupe.durable import make_folder, replacing, sole_writer
 from troupe.errors import InvalidArgumentError, NotFoundError
 
 _PREFIX = "troupe_"
+_TIMEOUT_S = 10.0
 
 
 class ApiKey(BaseModel):
@@ -92,7 +95,6 @@ def read_keys(path: Path) -> KeyFile:
 
 def add_key(path: Path, name: str, scopes: tuple[Scope, ...], **more: object) -> str:
     """Add a key called ``name`` to ``path`` and return it; an older one of that name ends."""
-    key_file = read_keys(path) if path.exists() else KeyFile()
     key = new_key()
     try:
         document = {"name": name, "sha256": digest_of(key), "scopes": scopes, **more}
@@ -100,21 +102,29 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], **more: object) ->
     except ValidationError as error:
         fault = error.errors()[0]
         raise InvalidArgumentError(f"the key's {fault['loc'][0]}: {fault['msg']}") from error
-    _write(path, KeyFile(keys=(*(k for k in key_file.keys if k.name != name), entry)))
+    make_folder(path.parent)
+    with sole_writer(path, _TIMEOUT_S):
+        key_file = read_keys(path) if path.exists() else KeyFile()
+        _write(path, KeyFile(keys=(*(k for k in key_file.keys if k.name != name), entry)))
     return key
 
 
 def remove_key(path: Path, name: str) -> None:
     """End the key called ``name``; raises NotFoundError."""
-    key_file = read_keys(path)
-    remaining = tuple(k for k in key_file.keys if k.name != name)
-    if len(remaining) == len(key_file.keys):
-        names = ", ".join(k.name for k in key_file.keys) or "none"
-        raise NotFoundError(f"{path} has no key '{name}'; it has: {names}")
-    _write(path, KeyFile(keys=remaining))
+    read_keys(path)  # before the lock makes a file beside one that is not there
+    with sole_writer(path, _TIMEOUT_S):
+        key_file = read_keys(path)
+        remaining = tuple(k for k in key_file.keys if k.name != name)
+        if len(remaining) == len(key_file.keys):
+            names = ", ".join(k.name for k in key_file.keys) or "none"
+            raise NotFoundError(f"{path} has no key '{name}'; it has: {names}")
+        _write(path, KeyFile(keys=remaining))
 
 
 def _write(path: Path, file: KeyFile) -> None:
-    """Replace the file atomically, readable by its owner only."""
+    """Replace the file atomically; it keeps its mode, a new one is readable by its owner only."""
     text = yaml.safe_dump(file.model_dump(mode="json", exclude_none=True), sort_keys=False)
-    replace_file(path, text, mode=0o600)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    with replacing(path, mode=0o600) as draft:
+        os.fchmod(draft.fileno(), mode)  # the umask does not take from it
+        draft.write(text.encode())

@@ -2,6 +2,7 @@
 {{- define "troupe.check" -}}
 {{- include "troupe.checkVolumes" . -}}
 {{- include "troupe.checkPools" . -}}
+{{- include "troupe.checkModels" . -}}
 {{- include "troupe.checkSandbox" . -}}
 {{- include "troupe.checkPrograms" . -}}
 {{- include "troupe.checkRedis" . -}}
@@ -156,6 +157,17 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "troupe.checkModels" -}}
+{{- $seen := dict -}}
+{{- if .Values.models.demo.enabled -}}{{ $_ := set $seen "plan_path_6x6" "models.demo" }}{{- end -}}
+{{- range .Values.models.download -}}
+{{- if hasKey $seen .name -}}
+{{- fail (printf "models.download has %s as %q, and so has %s: names must differ, each is a folder of the models volume." .repo .name (get $seen .name)) -}}
+{{- end -}}
+{{- $_ := set $seen .name .repo -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "troupe.checkSandbox" -}}
 {{- $env := .Values.env -}}
 {{- if and (eq $env.sandbox.level "gvisor-pod") (not $env.runtimeClassName) -}}
@@ -194,8 +206,8 @@
 {{- if not (or $ingress.tlsSecret $ingress.allowPlainHttp) -}}
 {{- fail "ingress.enabled is true and ingress.tlsSecret is empty: name the TLS secret, or set ingress.allowPlainHttp: true." -}}
 {{- end -}}
-{{- if not (or .Values.router.keysSecret.name $ingress.annotations) -}}
-{{- fail "ingress.enabled is true and nobody is asked for a key: set router.keysSecret.name, or have the controller ask (ingress.annotations)." -}}
+{{- if not (or .Values.router.keysSecret.name $ingress.acceptAnonymous) -}}
+{{- fail "ingress.enabled is true and nobody is asked for a key: set router.keysSecret.name, or ingress.acceptAnonymous: true where the controller asks (ingress.annotations)." -}}
 {{- end -}}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.restFrom) -}}
 {{- fail "ingress.enabled is true and networkPolicy.restFrom is empty: name the ingress controller's pods, or its requests are dropped." -}}

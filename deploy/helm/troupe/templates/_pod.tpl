@@ -161,18 +161,42 @@ readinessProbe:
 {{- toYaml $resources -}}
 {{- end -}}
 
+{{/* Bytes of a quantity of whole units, such as 8Gi; empty: it is of another form. */}}
+{{- define "troupe.bytes" -}}
+{{- $quantity := include "troupe.scalar" . -}}
+{{- if regexMatch "^[0-9]+([kMGTP]|[KMGTP]i)?$" $quantity -}}
+{{- $units := dict "" 1 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 -}}
+{{- mul (regexReplaceAll "[A-Za-z]+$" $quantity "" | int64) (index $units (regexReplaceAll "^[0-9]+" $quantity "") | int64) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Without a volume of its own Redis' data are of its pod's ephemeral storage: the limit has room for them. */}}
+{{- define "troupe.redisResources" -}}
+{{- $resources := deepCopy .Values.redis.resources -}}
+{{- $persistence := .Values.redis.persistence -}}
+{{- $limit := get $resources.limits "ephemeral-storage" -}}
+{{- if and $limit (not $persistence.enabled) -}}
+{{- $own := include "troupe.bytes" $limit -}}
+{{- $data := include "troupe.bytes" $persistence.size -}}
+{{- if not (and $own $data) -}}
+{{- fail (printf "redis.persistence.enabled is false, and redis.resources.limits.ephemeral-storage (%v) and redis.persistence.size (%s) can't be added: give both in whole units, such as 256Mi and 8Gi." $limit $persistence.size) -}}
+{{- end -}}
+{{- $_ := set $resources.limits "ephemeral-storage" (add $own $data | toString) -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
 {{/* Bytes of Redis' maxmemory: what is set, or 70 % of its memory limit. */}}
 {{- define "troupe.redisMaxmemory" -}}
 {{- $redis := .Values.redis -}}
 {{- if $redis.maxmemory -}}
 {{- $redis.maxmemory -}}
 {{- else -}}
-{{- $limit := $redis.resources.limits.memory | toString -}}
-{{- if not (regexMatch "^[0-9]+(Ki|Mi|Gi|Ti|k|M|G|T)?$" $limit) -}}
+{{- $limit := include "troupe.scalar" $redis.resources.limits.memory -}}
+{{- $bytes := include "troupe.bytes" $limit -}}
+{{- if not $bytes -}}
 {{- fail (printf "redis.maxmemory is empty, and redis.resources.limits.memory is %q, of which no part can be taken: set redis.maxmemory (such as 6gb), or a limit like 8Gi." $limit) -}}
 {{- end -}}
-{{- $units := dict "" 1 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 -}}
-{{- $unit := regexReplaceAll "^[0-9]+" $limit "" -}}
-{{- div (mul (regexReplaceAll "[A-Za-z]+$" $limit "" | int64) (index $units $unit | int64) 7) 10 -}}
+{{- div (mul $bytes 7) 10 -}}
 {{- end -}}
 {{- end -}}

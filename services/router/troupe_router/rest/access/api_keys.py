@@ -79,16 +79,22 @@ class KeyStore:
             if _stamp(self._path) != self._stamp:
                 self._load(self._path)
                 _log.info("api_keys.loaded", path=str(self._path), count=len(self._keys))
-        except (OSError, TroupeError) as error:
+        except TroupeError as error:
             _log.error("api_keys.not_loaded", path=str(self._path), error=str(error))
 
     def _load(self, path: Path) -> None:
         self._looked_at = time.monotonic()
+        # Before the file is read: a change while it is read is then seen at the next look.
+        stamp = _stamp(path)
         held = read_keys(path)
-        self._stamp = _stamp(path)
+        self._stamp = stamp
         self._keys = {key.sha256: key for key in held.keys}
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    status = path.stat()
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """None where there is no file: what reads it then says so."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
     return status.st_mtime_ns, status.st_size, status.st_ino

@@ -63,13 +63,13 @@ async def submit(
     """
     body = await read_body(request, parts.settings.max_body_bytes)
     spec = await parsed(body, request)
+    if query.resume is not None and not query.dry_run:
+        response.status_code = 200
+        return await _shown(parts, await parts.commands.resume(query.resume, spec))
     check_scope(caller, spec)
     if query.dry_run:
         plan = await parts.commands.plan(spec, owner=caller.name)
         return Response(plan.model_dump_json(), media_type="application/json")
-    if query.resume is not None:
-        response.status_code = 200
-        return await _shown(parts, await parts.commands.resume(query.resume, spec))
     accepted = await parts.commands.submit(
         body, spec, key=idempotency_key, owner=caller.name, priority=query.priority
     )
@@ -153,7 +153,10 @@ async def delete(parts: Parts, job_id: JobId, files: bool = False) -> None:
 
 
 def check_scope(caller: Caller, spec: JobSpec) -> None:
-    """Raise ForbiddenError for a bundle in the job of a caller who may bring none."""
+    """Raise ForbiddenError for a bundle in the job of a caller who may bring none.
+
+    A resumed job has the bundle that it was submitted with, so whoever resumes it brings none.
+    """
     if spec.bundle is not None and "code" not in caller.scopes:
         raise ForbiddenError(
             f"the key '{caller.name}' may {', '.join(caller.scopes)}; a job with a bundle needs "

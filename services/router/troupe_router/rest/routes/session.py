@@ -27,12 +27,15 @@ async def sign_in(request: Request, response: Response, parts: Parts) -> Session
     if not parts.keys.is_on:
         return _document(parts, ANYBODY)
     caller = _known(parts, wanted.key, request)
+    # Where TLS ends before the router, the page's Origin, which is of this host, tells of it.
+    origin = request.headers.get("Origin", "")
+    is_https = request.url.scheme == "https" or origin.startswith("https://")
     response.set_cookie(
         COOKIE,
         wanted.key,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=is_https,
         path="/",
     )
     return _document(parts, caller)

@@ -1,5 +1,6 @@
 // Talks to the router's REST API. Every failure is an ApiError whose message is for people.
 const TIMEOUT_MS = 30_000;
+const RETRY_MS = 3_000;
 
 export class ApiError extends Error {
   constructor(status, problem) {
@@ -35,6 +36,23 @@ export async function request(path, { method = "GET", body, headers = {}, timeou
     throw new ApiError(answer.status, document || {});
   }
   return document;
+}
+
+// Calls take({ data }) or take({ error }), and asks again after a failure that may pass; answers a function that ends it.
+export function ask(path, options, take) {
+  let timer;
+  let isEnded = false;
+  const once = async () => {
+    const result = await request(path, options).then((data) => ({ data }), (error) => ({ error }));
+    if (isEnded) return;
+    if (result.error && mayPass(result.error)) timer = setTimeout(once, RETRY_MS);
+    take(result);
+  };
+  once();
+  return () => {
+    isEnded = true;
+    clearTimeout(timer);
+  };
 }
 
 async function readJson(answer) {

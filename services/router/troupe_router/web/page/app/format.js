@@ -28,6 +28,12 @@ export function duration(seconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.round(hours / 24)} days`;
 }
 
+// Seconds that a job has run, or null: where it is queued or paused its clock stands still.
+export function ranFor({ state, started_at, ended_at }, now = Date.now() / 1000) {
+  const end = ended_at || (["launching", "running", "pausing", "cancelling"].includes(state) ? now : null);
+  return started_at && end ? end - started_at : null;
+}
+
 export function ago(at, now = Date.now() / 1000) {
   if (!at) return dash;
   const seconds = Math.max(0, now - at);

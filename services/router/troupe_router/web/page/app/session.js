@@ -1,5 +1,5 @@
 // Who the visitor is. The key is sent once and lives in a cookie that scripts cannot read.
-import { Alert, Button, IconKey, PasswordInput, Text, Title } from "../vendor/ui.js";
+import { Alert, Button, IconKey, PasswordInput, Text, Title, mutate } from "../vendor/ui.js";
 import { request } from "./api.js";
 import { createContext, html, useCallback, useContext, useEffect, useState } from "./html.js";
 import { Fault, Waiting } from "./parts.js";
@@ -15,6 +15,7 @@ export const may = (session, scope) => session.scopes.includes(scope) || session
 export function SessionGate({ children }) {
   const [session, setSession] = useState(null);
   const [error, setError] = useState(null);
+  const [signOutError, setSignOutError] = useState(null);
   const load = useCallback(async () => {
     try {
       setSession(await request("/v1/session"));
@@ -33,14 +34,24 @@ export function SessionGate({ children }) {
     const timer = setTimeout(load, RETRY_MS);
     return () => clearTimeout(timer);
   }, [error, load]);
+  useEffect(() => {
+    // Whoever signs in next sees nothing of what this key could read.
+    if (session && !session.scopes.length) mutate(() => true, undefined, { revalidate: false });
+  }, [session]);
   const signOut = async () => {
-    await request("/v1/session", { method: "DELETE" });
+    try {
+      await request("/v1/session", { method: "DELETE" });
+      setSignOutError(null);
+    } catch (failure) {
+      setSignOutError(failure);
+      return;
+    }
     await load();
   };
   if (error) return html`<main class="wrap"><${Fault} error=${error} retry=${load} title="The router does not answer" /></main>`;
   if (session === null) return html`<main class="wrap"><${Waiting} /></main>`;
   if (!session.scopes.length) return html`<${KeyEntry} onDone=${setSession} />`;
-  return html`<${SessionContext.Provider} value=${{ session, signOut }}>${children}<//>`;
+  return html`<${SessionContext.Provider} value=${{ session, signOut }}>${signOutError && html`<div class="wrap"><${Fault} error=${signOutError} retry=${signOut} title="You are still signed in" /></div>`}${children}<//>`;
 }
 
 function KeyEntry({ onDone }) {

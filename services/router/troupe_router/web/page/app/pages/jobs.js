@@ -2,7 +2,7 @@
 import { Button, Link, Progress, SegmentedControl, Table, useDocumentTitle, useLocation } from "../../vendor/ui.js";
 import { jobPath, withQuery } from "../api.js";
 import { Spark } from "../charts/spark.js";
-import { ago, duration, percent, words } from "../format.js";
+import { ago, duration, percent, ranFor, words } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { useList, useResource } from "../resource.js";
 import { Empty, Fault, Loaded, More, PageHead, StateBadge } from "../parts.js";
@@ -39,7 +39,7 @@ function JobTable({ page, states }) {
 function JobRow({ job, hasSpark }) {
   const [, go] = useLocation();
   const href = `/jobs/${encodeURIComponent(job.job_id)}`;
-  const end = job.ended_at || (ACTIVE.includes(job.state) ? Date.now() / 1000 : null);
+  const ran = ranFor(job);
   return html`<${Table.Tr} className="job-row" onClick=${(event) => event.target.closest("a") || go(href)}>
     <${Table.Td}><${Link} href=${href} className="job-name">${job.job_id}<//><span class="sub">${words(job.spec.algorithm.kind)} · ${Object.keys(job.spec.agents).length} agents</span><//>
     <${Table.Td} data-label="State"><${StateBadge} state=${job.state} size="sm" />${job.queue_position ? html`<span class="sub">number ${job.queue_position} in the queue</span>` : null}<//>
@@ -47,7 +47,7 @@ function JobRow({ job, hasSpark }) {
     <${Table.Td} data-label="Progress"><div class="progress"><${Progress} value=${job.steps ? (100 * job.step) / job.steps : 100} size="sm" aria-label=${`Step ${job.step} of ${job.steps}`} /><span>${job.step} / ${job.steps}</span></div><//>
     <${Table.Td} data-label="Success">${hasSpark ? html`<${Success} job=${job} />` : html`<span class="faint">–</span>`}<//>
     <${Table.Td} data-label="Started">${ago(job.started_at)}<//>
-    <${Table.Td} data-label="Ran for">${job.started_at && end ? duration(end - job.started_at) : html`<span class="faint">–</span>`}<//>
+    <${Table.Td} data-label="Ran for">${ran !== null ? duration(ran) : html`<span class="faint">–</span>`}<//>
   <//>`;
 }
 

@@ -1,12 +1,13 @@
 // Makes a job: a form of the spec's schema, checked by the router as one types.
 import { NativeSelect, SegmentedControl, Textarea, mutate, useDebouncedValue, useDocumentTitle, useLocation, useSearch } from "../../vendor/ui.js";
-import { jobPath, request } from "../api.js";
+import { ask, jobPath, request } from "../api.js";
 import { Boundary } from "../boundary.js";
-import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { html, useEffect, useMemo, useState } from "../html.js";
 import { PlanPanel } from "../form/plan_panel.js";
 import { Fault, Loaded, PageHead, Waiting } from "../parts.js";
 import { useResource } from "../resource.js";
 import { may, useSession } from "../session.js";
+import { inexact } from "../whole_numbers.js";
 
 const CHECK_AFTER_MS = 350;
 const WAYS = [{ value: "form", label: "Form" }, { value: "json", label: "JSON" }];
@@ -78,18 +79,18 @@ function JsonEditor({ spec, fault, onChange, onFault }) {
   return html`<${Textarea} aria-label="Job spec as JSON" className="json" value=${text} onChange=${(event) => edit(event.currentTarget.value)} error=${fault} autosize minRows=${24} maxRows=${48} spellCheck=${false} />`;
 }
 
-// Asks the router for a plan a moment after the last change; an older answer never wins.
+// Asks the router for a plan a moment after the last change; an older answer never wins. A spec with
+// numbers that are not what was written has faults, whatever the router says.
 function useCheck(spec) {
   const text = useMemo(() => (spec === null ? null : JSON.stringify(spec)), [spec]);
   const [settled] = useDebouncedValue(text, CHECK_AFTER_MS);
   const [state, setState] = useState({ plan: null, error: null, of: null });
-  const newest = useRef(null);
+  const faults = useMemo(() => inexact(spec), [spec]);
   useEffect(() => {
-    if (settled === null) return;
-    newest.current = settled;
-    const take = (result) => newest.current === settled && setState({ plan: null, error: null, ...result, of: settled });
-    request("/v1/jobs?dry_run=true", { method: "POST", body: settled }).then((plan) => take({ plan }), (error) => take({ error }));
+    if (settled === null) return undefined;
+    return ask("/v1/jobs?dry_run=true", { method: "POST", body: settled }, ({ data = null, error = null }) => setState({ plan: data, error, of: settled }));
   }, [settled]);
+  if (faults.length) return { plan: null, error: { errors: faults }, isBusy: false, text };
   return { ...state, isBusy: text !== state.of, text };
 }
 
