@@ -13,6 +13,21 @@ MAX_WRONG = 6
 MAX_CASE_CHARS = 1_000_000
 """A longer test is left out: it would not fit through a sandbox run."""
 
+_STARRED = (
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json builtins typing"
+)
+IMPORTS = "; ".join(
+    [
+        *(f"from {module} import *" for module in _STARRED.split()),
+        *(f"import {module}" for module in (*_STARRED.split(), "fractions", "time")),
+        "sys.setrecursionlimit(50000)",
+    ]
+)
+"""What LiveCodeBench's published harness runs before a solution, with two modules of APPS's: the
+starter code of both names ``List`` and the like. ``builtins`` comes behind ``math``, whose ``pow``
+is another. In one line, so that the lines of errors stay near the program's."""
+
 
 def finished(fields: Mapping[str, Any]) -> dict[str, Any]:
     """``fields`` with tests that can be judged: hidden ones that are neither public nor repeated.

@@ -12,7 +12,7 @@ from typing import Any
 from troupe.data.dataset import Dataset, RefusedRowError, Row
 from troupe.data.fields import optional_text, record, text
 from troupe_tasks.code.problem import Problem, TestCase
-from troupe_tasks.code.published import MAX_REFERENCES, finished
+from troupe_tasks.code.published import IMPORTS, MAX_REFERENCES, finished
 
 NUM_SHOWN = 1
 """APPS has no public tests beyond those in the statement; the first test is one of them."""
@@ -38,6 +38,7 @@ def convert(row: Row) -> dict[str, Any]:
             "entry_point": entry,
             "statement": text(row, "question"),
             "starter_code": starter,
+            "prelude": IMPORTS if name else "",
             "public_tests": cases[:NUM_SHOWN],
             "hidden_tests": cases[NUM_SHOWN:],
             "references": _solutions(row),

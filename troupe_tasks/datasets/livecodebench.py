@@ -17,7 +17,7 @@ from typing import Any
 from troupe.data.dataset import Dataset, RefusedRowError, Row
 from troupe.data.fields import optional_text, text
 from troupe_tasks.code.problem import Problem, TestCase
-from troupe_tasks.code.published import finished
+from troupe_tasks.code.published import IMPORTS, finished
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 _STRING_OPCODES = frozenset(("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"))
@@ -45,6 +45,7 @@ def convert(row: Row) -> dict[str, Any]:
             "entry_point": f"Solution.{name}" if is_call else "",
             "statement": text(row, "question_content"),
             "starter_code": str(row.get("starter_code") or ""),
+            "prelude": IMPORTS if is_call else "",
             "public_tests": [make(test) for _, test in public],
             "hidden_tests": [make(test) for _, test in hidden],
             "checker": {"kind": "exact", "tuples_as_lists": True} if is_call else {"kind": "float"},
