@@ -22,6 +22,7 @@ from troupe_tasks.sql.state import (
     encode_state,
 )
 from troupe_tasks.sql.suite import Instance
+from troupe_tasks.sql.tokens import constants
 
 Run = Callable[[Database, str, Budget], Result]
 """Runs one untrusted query on one database: SQLite's guard or PostgreSQL's."""
@@ -91,7 +92,15 @@ class SqlEnvironment:
         known = [*before.reads] if not result.rows else [*before.reads, *sorted(result.reads)]
         reads = tuple(table for table in dict.fromkeys(known) if table in found.tables)
         shown = text.shown_result(result)
-        seen = {word for word in text.stored_texts(result.rows) if word in shown}
+        seen: set[str] = set()
+        if result.reads & found.tables:
+            # What the query itself writes was printed, and not found.
+            printed = constants(query)
+            seen = {
+                word
+                for word in text.stored_texts(result.rows)
+                if word in shown and word.casefold() not in printed
+            }
         finds = tuple(word for word in found.stored if word in seen or word in before.finds)
         after = replace(
             before,

@@ -162,8 +162,12 @@ class Sql:
         return [self._instance(task.payload.decode()).gold]
 
     def attackers(self) -> Mapping[str, Policy]:
-        """Answers that print the shown result, or a whole table."""
-        return {"printed_constants": self._constants, "whole_table": _whole_table}
+        """Answers that print the shown result, the stored words, or a whole table."""
+        return {
+            "printed_constants": self._constants,
+            "printed_words": self._words,
+            "whole_table": _whole_table,
+        }
 
     def vocabulary(self) -> Sequence[str]:
         """Keywords, signs, and the names and words of the chosen domains."""
@@ -197,6 +201,12 @@ class Sql:
         table = min(found.tables)
         picks = [f"SELECT {row} WHERE (SELECT COUNT(*) FROM {table}) > 0" for row in rows]
         return text.sql_answer(" UNION ALL ".join(picks))
+
+    def _words(self, state: bytes, agent: str, rng: Random) -> str:
+        """The stored words as constants beside a row of a table."""
+        found = self._instance(decode_state(state).key)
+        picks = ", ".join(["1", *map(_literal, found.stored)])
+        return text.sql_answer(f"SELECT {picks} FROM {min(found.tables)} LIMIT 1")
 
     def _instance(self, key: str) -> Instance:
         if self._rows is not None and self._params.databases is not None:

@@ -64,6 +64,15 @@ def expansion(sql: str) -> int:
     return product
 
 
+def constants(sql: str) -> str:
+    """What ``sql`` itself may print: its texts and numbers, joined, in small letters.
+
+    Quoted names count: SQLite takes ``"x"`` for a text where no column is called so.
+    """
+    kinds = ("string", "quoted", "number")
+    return "".join(text.strip("'\"`[]") for kind, text in tokens(sql) if kind in kinds).casefold()
+
+
 def first_word(sql: str) -> str:
     """The first word in lower case: what kind of statement it is."""
     found = tokens(sql)

@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 from random import Random
 
@@ -84,6 +85,45 @@ def test_explorer_when_it_reads_the_same_twice_then_is_paid_once() -> None:
         paid.append((round(done.local_rewards["reads"], 3), done.local_rewards["finds"]))
         state = done.state
     assert paid == [(0.333, 1.0), (0.0, 0.0), (0.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "paid"),
+    [
+        ("SELECT {table}.{column} FROM {table}", 1.0),
+        ("SELECT '{word}'", 0.0),
+        ("SELECT '{word}' FROM {table}", 0.0),
+        ('SELECT "{word}" FROM {table}', 0.0),
+        ("SELECT upper('{small}') FROM {table}", 0.0),
+        ("SELECT '{first}' || '{rest}' FROM {table}", 0.0),
+        ("WITH w(a) AS (VALUES (upper('{small}'))) SELECT a FROM w", 0.0),
+    ],
+)
+def test_explorer_when_its_query_writes_a_stored_word_then_it_is_no_find(
+    sql: str, paid: float
+) -> None:
+    found = instance(*("shop", "group_over"), 1)
+    [word] = found.stored
+    assert word == word.upper()
+    names = {"table": "customer", "column": "city"}
+    parts = {"word": word, "small": word.lower(), "first": word[:2], "rest": word[2:]}
+    query = sql.format(**names, **parts)
+    assert run_query(found.shown.database, query).rows
+    done = ENV.step(ENV.reset(TASK), "explorer", text.sql_answer(query))
+    assert done.local_rewards["finds"] == paid
+
+
+def test_explorer_when_its_query_is_a_million_brackets_then_is_refused_at_once() -> None:
+    begun = time.process_time()
+    done = ENV.step(ENV.reset(TASK), "explorer", text.sql_answer("SELECT " + "[" * 1_000_000))
+    assert done.info["refusal"] == "too_long"
+    assert time.process_time() - begun < 2.0
+
+
+def test_attacker_when_it_prints_the_stored_words_then_finds_none() -> None:
+    state = ENV.reset(TASK)
+    printed = FAMILY.attackers()["printed_words"](state, "explorer", Random(0))
+    assert ENV.step(state, "explorer", printed).local_rewards["finds"] == 0.0
 
 
 def test_observe_when_the_explorer_has_read_then_the_writer_sees_it_quoted() -> None:
