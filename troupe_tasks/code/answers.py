@@ -13,7 +13,6 @@ from troupe_tasks.code.values import UnreadableError, parse_literal
 
 MAX_TEST_CHARS = 2000
 """A longer test is not read."""
-_PYTHON = ("python", "py", "python3", "py3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +39,8 @@ def read_program(text: str, max_chars: int) -> ProgramAnswer:
 
     Example: ``read_program("I add.\\n```python\\nprint(1)\\n```", 100).code`` is ``print(1)\\n``.
     """
-    blocks = [(mark.casefold(), code) for mark, code in fences.blocks(text)]
-    marked = [code for mark, code in blocks if mark in _PYTHON]
-    programs = marked + [code for mark, code in blocks if not mark]
-    code = marked[-1] if marked else programs[-1] if programs else ""
+    programs = fences.marked(text, fences.PYTHON)
+    code = programs[-1] if programs else ""
     if len(code) > max_chars or not code.strip():
         return ProgramAnswer("", is_well_formed=False)
     return ProgramAnswer(code, is_well_formed=len(programs) == 1)

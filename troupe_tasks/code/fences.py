@@ -6,12 +6,24 @@ each opening fence against all that follows it.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+PYTHON = ("python", "py", "python3", "py3")
 _OPENING = re.compile(r"```[ \t]*(?:(\w+)[ \t]*)?")
 _INDENTED_OPENING = re.compile(r"([ \t]+)" + _OPENING.pattern)
 _TEST_OPENING = re.compile(r"```\w*[ \t]*")
 _INPUT, _OUTPUT = "Test Input:", "Test Output:"
+
+
+def marked(text: str, marks: Collection[str]) -> list[str]:
+    """Contents of the blocks with one of ``marks``, in any case, and before them of those without
+    a mark: the last is what an agent means that also shows an output.
+
+    Example: ``marked("```py\\nf()\\n```\\n```\\n3\\n```", PYTHON) == ["3\\n", "f()\\n"]``.
+    """
+    found = [(mark.casefold(), content) for mark, content in blocks(text)]
+    plain = [content for mark, content in found if not mark]
+    return plain + [content for mark, content in found if mark in marks]
 
 
 def blocks(text: str) -> Iterator[tuple[str, str]]:

@@ -101,17 +101,25 @@ def picked(text: str, names: list[str]) -> str:
     return match[1] if match and match[1] in names else names[0]
 '''
 
-PRINTED = '''
-FENCE = re.compile($fence, re.DOTALL | re.IGNORECASE)
+PRINTED = r'''
+BLOCK = re.compile(r"^([ \t]*)```[ \t]*(\w*)[ \t]*\n(.*?)^\1```[ \t]*$$", re.DOTALL | re.MULTILINE)
 NO_ANSWER = $nothing
+
+
+def program_in(text: str) -> str:
+    """The last block that is marked as Python, else the last without a mark."""
+    found = BLOCK.findall(text.replace("\r\n", "\n"))
+    plain = [code for _, mark, code in found if not mark]
+    marked = [code for _, mark, code in found if mark.casefold() in $python]
+    return textwrap.dedent((plain + marked or [""])[-1])
 
 
 def printed_by(text: str) -> str:
     """The last line that the program in ``text`` prints, in the form of an answer. No sandbox."""
-    programs = FENCE.findall(text)
-    if not programs or len(programs[-1]) > $chars:
+    program = program_in(text)
+    if not program or len(program) > $chars:
         return NO_ANSWER
-    command = [sys.executable, "-I", "-c", programs[-1]]
+    command = [sys.executable, "-I", "-c", program]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=$seconds, input="", env={}

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from troupe.tasks.content import writable
 from troupe.tasks.family import Message, Observation
 from troupe.tasks.quoting import in_one_line, quoted
+from troupe_tasks.code import fences
 from troupe_tasks.designed.plan import OPERATORS, Node
 from troupe_tasks.designed.state import State
 
@@ -39,7 +40,6 @@ _SIGNATURES = {
     "vote": "vote(x, y, ...)",
 }
 PICK = re.compile(r"PICK: ?([a-z][a-z0-9_]{0,11})\s*\Z")
-FENCE = re.compile(r"```(?:python|py)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def design(question: Observation, operators: Collection[str], max_lines: int) -> Observation:
@@ -86,8 +86,9 @@ def picked(text: str, node: Node) -> str | None:
 
 
 def read_program(text: str) -> str | None:
-    """The last fenced program of ``text``; None when there is none, or it is too long."""
-    programs = FENCE.findall(text[-4 * MAX_PROGRAM_CHARS :])
+    """The last block of ``text`` that is marked as Python, else the last without a mark; None
+    when there is none, or it is too long."""
+    programs = fences.marked(text, fences.PYTHON)
     if not programs or len(programs[-1]) > MAX_PROGRAM_CHARS or "\0" in programs[-1]:
         return None
     return writable(programs[-1])

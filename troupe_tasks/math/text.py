@@ -3,11 +3,10 @@ r"""The prompts of the math task: what each agent reads, and how a program is fo
 What one agent wrote or printed is shown to another only as quoted data.
 """
 
-import re
-
 from troupe.tasks.content import writable
 from troupe.tasks.family import Message, Observation
 from troupe.tasks.quoting import quoted, shown
+from troupe_tasks.code import fences
 from troupe_tasks.math.state import State
 
 TOOL, REASONER = "tool", "reasoner"
@@ -15,15 +14,14 @@ AGENTS = (TOOL, REASONER)
 
 MAX_PROGRAM_CHARS = 16_000
 
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
-
 
 def read_program(text: str) -> str | None:
-    """The last fenced program of ``text``; None when there is none, or it is too long.
+    """The last block of ``text`` that is marked as Python, else the last without a mark; None
+    when there is none, or it is too long.
 
     Example: a text that ends in a python fence around ``print(42)`` gives ``print(42)``.
     """
-    programs = _FENCE.findall(text[-4 * MAX_PROGRAM_CHARS :])
+    programs = fences.marked(text, fences.PYTHON)
     if not programs or len(programs[-1]) > MAX_PROGRAM_CHARS or "\0" in programs[-1]:
         return None
     return writable(programs[-1])

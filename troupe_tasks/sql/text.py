@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from troupe.tasks.family import Message, Observation
 from troupe.tasks.quoting import quoted
+from troupe_tasks.code import fences
 from troupe_tasks.sql.guard import Cell, Refusal, Result
 from troupe_tasks.sql.state import (
     MAX_NOTE_CHARS,
@@ -22,8 +23,7 @@ AGENTS = (EXPLORER, WRITER)
 MAX_READ_CHARS = 20_000
 SHOWN_ROWS, SHOWN_CELL = 10, 30
 
-MIN_FENCE_PARTS = 3
-_LABELS = ("", "sql", "sqlite", "postgresql", "postgres", "pgsql")
+_LABELS = ("sql", "sqlite", "sqlite3", "postgresql", "postgres", "pgsql", "mysql")
 
 REFUSALS: dict[Refusal, str] = {
     "no_query": "no query could be read",
@@ -41,20 +41,15 @@ REFUSALS: dict[Refusal, str] = {
 
 
 def read_query(action: str) -> str:
-    """The query in the last fence, else what follows the last line that begins a SELECT."""
-    text = action[-MAX_READ_CHARS:]
-    parts = text.split("```")
-    if len(parts) >= MIN_FENCE_PARTS:
-        found = parts[-2 if len(parts) % 2 else -3]
-        first, _, rest = found.partition("\n")
-        found = rest if first.strip().lower() in _LABELS else found
-    else:
-        found = _last_start(text.splitlines())
+    """The query in the last fence that is marked as SQL, else in the last without a mark, else in
+    the last; without a fence what follows the last line that begins a SELECT."""
+    queries = fences.marked(action, _LABELS) or [query for _, query in fences.blocks(action)]
+    found = queries[-1] if queries else _last_start(action[-MAX_READ_CHARS:].splitlines())
     return found.replace("\0", "").strip().rstrip(";").rstrip()
 
 
 def _last_start(lines: list[str]) -> str:
-    """From the last line whose first word is SELECT or WITH to an empty line or a note."""
+    """From the last line whose first word is SELECT or WITH to an empty line, a note or a fence."""
     starts = [at for at, line in enumerate(lines) if _first(line) in ("select", "with")]
     if not starts:
         return ""
@@ -63,7 +58,7 @@ def _last_start(lines: list[str]) -> str:
         if not line.strip() or line.strip().lower().startswith("note:"):
             break
         found.append(line)
-    return "\n".join(found)
+    return "\n".join(found).partition("```")[0]
 
 
 def _first(line: str) -> str:

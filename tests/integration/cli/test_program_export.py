@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from troupe.cli.main import run
+from troupe_tasks.designed.text import read_program
 
 JUDGE = {"name": "plan_path", "params": {"size": 4}, "agent": "planner"}
 OPERATORS = ["answer", "review", "revise", "pick", "vote"]
@@ -65,6 +67,32 @@ def test_export_when_lines_vote_then_any_form_of_answers_gives_a_program(
     compile(program, "team.py", "exec")
     exec(program[begin : program.index("\n\n\n", begin)], names)
     assert names["answer_in"](printed.replace("...", " 7 ")) == "7"
+
+
+def test_export_when_a_line_has_a_program_then_it_is_read_from_the_fence_that_says_so(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    judge = {"name": "math", "agent": "reasoner"}
+    document["task"]["params"] = {"judge": judge, "operators": ["program"]}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "plan").write_text("a = program()")
+    target = tmp_path / "team.py"
+    where = [str(tmp_path / "spec.yaml"), "--plan", str(tmp_path / "plan"), "--out", str(target)]
+    assert run(["program", "export", *where]) == 0
+    program = target.read_text()
+    compile(program, "team.py", "exec")
+    names: dict[str, Any] = {"re": re, "textwrap": textwrap}
+    exec(program[program.index("BLOCK = ") : program.index("def printed_by(")], names)
+    for text in FENCED:
+        assert names["program_in"](text) == "if 1:\n    print(6)\n" == read_program(text)
+
+
+FENCED = (
+    "Plan:\n```text\n6\n```\n```python3\nif 1:\n    print(6)\n```\nIt prints\n```\n6\n```",
+    "```\n6\n```\n```\nif 1:\n    print(6)\n```\nIt prints\n```text\n6\n```",
+    "```Python\r\nif 1:\r\n    print(6)\r\n```\r\n",
+    "1. So:\n   ```py\n   if 1:\n       print(6)\n   ```\n",
+)
 
 
 def test_export_when_a_run_is_given_then_its_newest_plan_of_the_task_is_written(

@@ -135,6 +135,10 @@ def test_team_reward_when_a_right_answer_is_given_up_then_is_taken_back() -> Non
         ("```python\n#loop\n```", {"builds": 1.0, "executes": 0.0, "correct": 0.0}),
         ("```python\nx = 1\n```", {"builds": 1.0, "executes": 0.0, "correct": 0.0}),
         ("print(391)", {"builds": 0.0, "executes": 0.0, "correct": 0.0}),
+        (
+            "First\n```text\n17*23\n```\n```python3\n#> 391\n```\nIt prints\n```\n391\n```",
+            {"builds": 1.0, "executes": 1.0, "correct": 1.0},
+        ),
         ("```python\n#> 391", {"builds": 0.0, "executes": 0.0, "correct": 0.0}),
         ("```python\n#> 391\0\n```", {"builds": 0.0, "executes": 0.0, "correct": 0.0}),
     ],

@@ -228,6 +228,10 @@ def test_is_ordered_then_looks_at_the_outermost_query() -> None:
         ("no query", ""),
         ("```sql\nSELECT 1", "SELECT 1"),
         ("```postgresql\nSELECT 1\n```", "SELECT 1"),
+        ("```MySQL\nSELECT 1\n```\nIt gives\n```\n1\n```", "SELECT 1"),
+        ("```sql\nSELECT 1\n```\nIt gives\n```text\n1\n```", "SELECT 1"),
+        ("Not ```LIKE```.\n```sqlite3\nSELECT 1\n```", "SELECT 1"),
+        ("Thus ```sql\nSELECT 1\n```", "SELECT 1"),
     ],
 )
 def test_read_query_on_each_shape_then_reads_the_last(action: str, query: str) -> None:
