@@ -27,6 +27,7 @@ _UPRIGHT = re.compile(rf"{TEXT}\s*\{{\s*([ie])\s*\}}")
 _NAME = re.compile(r"(?=.*[A-Z])[A-Za-z]{2,}", re.ASCII)
 """A word or a row of letters; all in small letters it may be a product."""
 _BASE = re.compile(r"[0-9A-F]+_\{?(?P<base>\d+)\}?", re.ASCII)
+_SAME = (("\\dfrac", "\\frac"), ("\\tfrac", "\\frac"), ("\\varnothing", "\\emptyset"))
 _SETTING = re.compile(r"\\(?:left|right)(?![a-zA-Z])|\\[,!;:]|(?<!\\)\$")
 
 
@@ -96,7 +97,9 @@ def _term(text: str) -> str:
 def _squeezed(text: str) -> str:
     """``text`` without what only sets it: spaces, dollar signs, big brackets, upright type."""
     text = _TEXT.sub(r"\1", text)
-    plain = _SETTING.sub("", text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    plain = _SETTING.sub("", text)
+    for written, same in _SAME:
+        plain = plain.replace(written, same)
     return "".join(plain.split())
 
 

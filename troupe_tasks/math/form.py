@@ -12,8 +12,11 @@ from troupe_tasks.math.units import TEXT
 MAX_DEPTH = 12
 MAX_EXPONENT_DIGITS = 3
 
-_SEPARATOR = re.compile(r"(?<!\d),|,(?!\d{3}(?!\d))|;|\\lor|\\vee|\bor\b|\band\b")
+_SEPARATOR = re.compile(r"(?<!\d),|,(?!\d{3}(?!\d))|;|\\lor|\\vee|\\cup|\bor\b|\band\b")
 """What stands between several answers; a comma before three digits belongs to a number."""
+
+_EITHER = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])|±")
+"""A sign that makes two answers of one."""
 
 _WORDS = re.compile(rf"{TEXT}\s*\{{([^{{}}]*)\}}")
 _PRESENTATION = {
@@ -26,6 +29,7 @@ _PRESENTATION = {
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 _SYMBOL = re.compile(r"[*/^!]|(?<=[\w)}\]])\s*[+-]|(?<=[\d)\]])\s*(?=\()|(?<=\d)\s+(?=\d)")
 _ASSIGNED = re.compile(r"^\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\([a-z]\))?\s*(?:=(?!=)|\\in(?![a-z]))")
+_BRACKET = re.compile(r"\\?[{}]|[()\[\]]")
 _OUTER = re.compile(r"^\s*(\\left\s*)?(\\\{|[(\[])(.*?)(\\right\s*)?(\\\}|[)\]])\s*$", re.DOTALL)
 
 
@@ -47,7 +51,7 @@ def is_one_answer(gold: str, candidate: str) -> bool:
         _is_harmless(candidate)
         and _shape(gold) == _shape(candidate)
         and candidate.count("=") <= gold.count("=")
-        and num_operations(candidate) <= num_operations(gold)
+        and _num_written_out(candidate) <= _num_written_out(gold)
     )
 
 
@@ -60,16 +64,42 @@ def num_operations(text: str) -> int:
     return sum(command not in _PRESENTATION for command in commands) + len(symbols)
 
 
+def _num_written_out(text: str) -> int:
+    r"""``num_operations`` with ``3 \pm \sqrt 2`` written out as two answers."""
+    if not _EITHER.search(text):
+        return num_operations(text)
+    parts = [_EITHER.subn("+", part) for part in _SEPARATOR.split(text)]
+    return sum(num_operations(part) * (2 if signs else 1) for part, signs in parts)
+
+
 def _shape(text: str) -> tuple[str, int]:
-    """The kind of outer bracket and the number of parts; a bare list counts as a set."""
+    """The kind of outer brackets and the number of parts; a bare list counts as a set.
+
+    Of several pairs in a row, as in a union of intervals, all brackets in any order.
+    """
     brackets, inside = "", text.strip().strip("$")
-    if outer := _OUTER.match(inside):
+    outer, ends = _OUTER.match(inside), _outermost(inside)
+    if outer and len(ends) > 2:
+        num_parts = _num_parts(inside)
+        return "".join(sorted(ends)) if num_parts > 1 else "", num_parts
+    if outer:
         opened, closed = outer.group(2).strip("\\"), outer.group(5).strip("\\")
         num_parts = _num_parts(outer.group(3))
         if num_parts > 1 or opened == "{":
             brackets = "" if (opened, closed) == ("{", "}") else opened + closed
             inside = outer.group(3)
     return brackets, _num_parts(inside)
+
+
+def _outermost(text: str) -> str:
+    """The brackets of ``text`` that stand in no others; braces that only group are none."""
+    depth, ends = 0, ""
+    for bracket in _BRACKET.findall(text):
+        depth -= bracket[-1] in ")]}"
+        if depth == 0 and bracket not in "{}":
+            ends += bracket[-1]
+        depth += bracket[-1] in "([{"
+    return ends
 
 
 def _num_parts(text: str) -> int:
@@ -80,8 +110,7 @@ def _num_parts(text: str) -> int:
         depth -= character in ")]}"
         if depth == 0:
             flat += character
-    signs = flat.count("\\pm") + flat.count("\\mp") + flat.count("±")
-    return 1 + len(_SEPARATOR.findall(flat)) + signs
+    return 1 + len(_SEPARATOR.findall(flat)) + len(_EITHER.findall(flat))
 
 
 def _is_harmless(text: str) -> bool:

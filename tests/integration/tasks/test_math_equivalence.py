@@ -72,6 +72,9 @@ def _worker(tmp_path: Path, source: str) -> WorkerProcess:
         (r"11\text{th}", "11"),
         (r"10\text{ a.m.}", "10 a.m."),
         (r"\frac{10000}{3}", "10\\,000/3"),
+        (r"(-\infty,-2]\cup[3,\infty)", r"[3,\infty) \cup (-\infty,-2]"),
+        (r"3\pm\sqrt2", r"3+\sqrt2, 3-\sqrt2"),
+        (r"\emptyset", r"\varnothing"),
     ],
 )
 def test_is_equal_when_answers_say_the_same_then_true(
@@ -135,6 +138,8 @@ def test_is_equal_when_answers_say_the_same_then_true(
         ("AB", r"AB\text{C}"),
         (r"M\mathrm{T}", "M"),
         ("5 times x", "5"),
+        (r"(-\infty,-2]\cup[3,\infty)", r"(3,\infty)\cup[-\infty,-2]"),
+        (r"3\pm\sqrt2", r"3+\sqrt2, 3+\sqrt2"),
     ],
 )
 def test_is_equal_when_answers_differ_or_cannot_be_read_then_false(
