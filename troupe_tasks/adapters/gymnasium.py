@@ -73,7 +73,8 @@ class GymnasiumWorld:
         self._random = OwnRandomness()
         self._total = 0.0
         self._at_reset = ("", "")
-        self.env = make_env(params)
+        with self._random.installed():
+            self.env = make_env(params)
 
     def reset(self, seed: int) -> Moment:
         self._random.seed(seed)
@@ -185,7 +186,8 @@ def make_env(params: GymnasiumParams) -> Any:
 
 
 def _actions(params: GymnasiumParams) -> Actions:
-    env = make_env(params)
+    with OwnRandomness().installed():
+        env = make_env(params)
     with contextlib.closing(env):
         space = env.action_space
         kind = type(space).__name__

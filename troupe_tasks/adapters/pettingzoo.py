@@ -65,7 +65,8 @@ class PettingZooWorld:
         self._params = params
         self._renderer = load_function(params.renderer, "/task/params/renderer")
         self._random = OwnRandomness()
-        self.env = make_env(params)
+        with self._random.installed():
+            self.env = make_env(params)
         self._is_parallel = params.api == "parallel"
         self._seen: dict[str, Any] = {}
         self._waiting: dict[str, Any] = {}
@@ -219,7 +220,8 @@ def _registered(params: PettingZooParams, kwargs: Mapping[str, Any]) -> Any:
 
 
 def _actions(params: PettingZooParams) -> dict[str, Actions]:
-    env = make_env(params)
+    with OwnRandomness().installed():
+        env = make_env(params)
     with contextlib.closing(env):
         return {
             agent: _actions_of(params, env.action_space(agent)) for agent in env.possible_agents

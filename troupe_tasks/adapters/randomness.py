@@ -22,16 +22,16 @@ whether there is a number left of a pair of normal ones, and which."""
 
 
 class OwnRandomness:
-    """The global random state that one environment believes in."""
+    """The global random state that one environment believes in; its constructor draws from seed 0,
+    as it is made before its episode's seed is known."""
 
     def __init__(self) -> None:
-        self._python: Any = None
-        self._numpy: Any = None
+        self.seed(0)
 
     def seed(self, seed: int) -> None:
         """Begin as ``random.seed(seed)`` and ``numpy.random.seed(seed)`` would."""
-        self._python = random.Random(seed).getstate()
-        self._numpy = np.random.RandomState(seed % 2**32).get_state(legacy=False)
+        self._python: Any = random.Random(seed).getstate()
+        self._numpy: Any = np.random.RandomState(seed % 2**32).get_state(legacy=False)
 
     def saved(self) -> tuple[str, str]:
         """Both states as text, Python's and NumPy's; ``restore`` takes them."""

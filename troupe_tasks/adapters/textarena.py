@@ -51,7 +51,6 @@ class TextArenaWorld:
     def __init__(self, params: TextArenaParams) -> None:
         self._params = params
         self._random = OwnRandomness()
-        self._random.seed(0)
         with self._random.installed():
             self.env = make_env(params)
         self._transcripts: dict[int, str] = {}

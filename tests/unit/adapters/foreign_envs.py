@@ -39,6 +39,36 @@ class GloballyRandom(Corridor):
         return np.array([seen, noise]), paid, ended, cut, info
 
 
+class DrawnWhenMade(Corridor):
+    """Draws from the global generators in its constructor."""
+
+    def __init__(self):
+        super().__init__()
+        self.drawn = random.random() + float(np.random.random())
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.array([self.drawn]), {}
+
+
+class DrawnWhenMadeTogether:
+    """The same in PettingZoo's parallel API, for one agent."""
+
+    def __init__(self):
+        self.drawn = random.random() + float(np.random.random())
+        self.possible_agents = ["a"]
+
+    def action_space(self, agent):
+        return gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents = ["a"]
+        return {"a": np.array([self.drawn])}, {}
+
+    def close(self):
+        pass
+
+
 class NotDetermined(Corridor):
     """Shows something that no seed determines."""
 

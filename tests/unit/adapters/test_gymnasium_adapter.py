@@ -1,6 +1,7 @@
 """Real Gymnasium environments as pure functions: replays, candidates, live copies, snapshots."""
 
 import json
+import random
 from random import Random
 
 import foreign_envs
@@ -10,6 +11,7 @@ from troupe.conformance import CheckLimits, Reference, check_family
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Task
 from troupe_tasks.adapters.gymnasium import GymnasiumFamily, GymnasiumParams
+from troupe_tasks.adapters.pettingzoo import PettingZooFamily, PettingZooParams
 from troupe_tasks.adapters.record import decode
 
 CORRIDOR = {"env": "foreign_envs:Corridor", "actions": ["left", "right"], "return_bound": 1.0}
@@ -86,8 +88,6 @@ def test_state_when_an_environment_can_save_itself_then_holds_no_history() -> No
 
 
 def test_step_when_the_environment_draws_globally_then_replays_alike_and_disturbs_nobody() -> None:
-    import random
-
     params = {"env": "foreign_envs:GloballyRandom"}
     env, other = family(**params).environment(), family(**params, max_live=0).environment()
     random.seed(1)
@@ -95,6 +95,19 @@ def test_step_when_the_environment_draws_globally_then_replays_alike_and_disturb
     state = env.step(env.reset(TASK), "player", "left").state
     assert random.random() == expected
     assert env.step(state, "player", "left") == other.step(state, "player", "left")
+
+
+def test_reset_when_the_constructor_draws_globally_then_copies_are_alike_and_disturb_nobody():
+    made = {"env": "foreign_envs:DrawnWhenMade"}
+    together = {"env": "foreign_envs:DrawnWhenMadeTogether", "api": "parallel", "return_bound": 1.0}
+    random.seed(1)
+    first = random.Random(1).random()
+    for env in (
+        family(**made).environment(),
+        PettingZooFamily(PettingZooParams(**together)).environment(),
+    ):
+        assert env.reset(TASK) == env.reset(TASK)
+    assert random.random() == first
 
 
 def test_step_when_a_saving_environment_draws_globally_then_each_candidate_draws_alike() -> None:
