@@ -36,6 +36,37 @@ from troupe.tasks.registry import load_family, make_environment
 from troupe_env.seals import Seals
 
 
+class Uses:
+    """Counts who judges with an environment; one that was evicted is closed by the last of them."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._lock = Lock()
+        self._num = 0
+        self._is_evicted = False
+
+    @contextmanager
+    def one(self) -> Generator[None]:
+        """Keep the environment open for the block."""
+        self._changed(+1)
+        try:
+            yield
+        finally:
+            self._changed(-1)
+
+    def evict(self) -> None:
+        """Close the environment once nobody judges with it."""
+        self._is_evicted = True
+        self._changed(0)
+
+    def _changed(self, by: int) -> None:
+        with self._lock:
+            self._num += by
+            is_over = self._is_evicted and self._num == 0
+        if is_over:
+            close_environment(self._environment)
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """One constructed family."""
@@ -44,6 +75,7 @@ class Loaded:
     taskset: Taskset
     environment: Environment
     seals: Seals
+    uses: Uses
 
 
 class Families:
@@ -76,16 +108,18 @@ class Families:
             return loaded
         params = _params(params_json)
         key = _key(name, params, reward_json, facts_json)
-        loaded = self._load(name, params, reward_json, facts_json)
+        made = self._load(name, params, reward_json, facts_json)
         evicted: list[Loaded] = []
         with self._lock:
-            loaded = self._loaded.setdefault(key, loaded)
+            loaded = self._loaded.setdefault(key, made)
+            if loaded is not made:  # another thread was first
+                evicted.append(made)
             self._loaded.move_to_end(key)
             while len(self._loaded) > self._max_size:
                 evicted.append(self._loaded.popitem(last=False)[1])
             metrics.ENV_FAMILIES.set(len(self._loaded))
         for old in evicted:
-            close_environment(old.environment)
+            old.uses.evict()
         return loaded
 
     def dry_run(self, spec_json: str, num_tasks: int) -> list[str]:
@@ -142,7 +176,7 @@ class Families:
             opened = self._sandbox() if self._sandbox and needs else None
             environment = make_environment(family, opened)
             seals = Seals(*_key(name, params, *more))
-            return Loaded(family, family.taskset(), environment, seals)
+            return Loaded(family, family.taskset(), environment, seals, Uses(environment))
 
     @contextmanager
     def _blaming_the_bundle(self) -> Generator[None]:

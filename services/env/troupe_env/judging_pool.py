@@ -205,10 +205,12 @@ def observed(
 def _blamed(loaded: Loaded, state: bytes, *, is_ours: bool) -> Generator[None]:
     """Attribute an exception of the task's code: to the task if the state ``is_ours``.
 
-    Otherwise to the caller: nothing shows that those bytes ever were a state.
+    Otherwise to the caller: nothing shows that those bytes ever were a state. The environment stays
+    open meanwhile, evicted or not.
     """
     try:
-        yield
+        with loaded.uses.one():
+            yield
     except (TroupeError, TimeoutError):
         raise
     except Exception as error:
