@@ -72,10 +72,12 @@ def applied(files: Files, edits: tuple[Edit, ...]) -> Edited:
             refusals.append(f"block {number}: there is no such file")
         elif edit.path.startswith("tests/"):
             refusals.append(f"block {number}: tests cannot be edited")
-        elif not edit.search.strip() or _times(text, edit.search) != 1:
+        elif not edit.search.strip() or len(places := _places(text, edit.search)) != 1:
             refusals.append(f"block {number}: its lines must stand in the file exactly once")
         else:
-            after = f"\n{text}".replace(f"\n{edit.search}\n", f"\n{edit.replace}\n", 1)[1:]
+            lines, [place] = text.split("\n"), places
+            lines[place] = edit.replace.split("\n")
+            after = "\n".join(lines)
             if len(after) > MAX_FILE_CHARS:
                 refusals.append(f"block {number}: the file becomes too long")
             else:
@@ -83,11 +85,11 @@ def applied(files: Files, edits: tuple[Edit, ...]) -> Edited:
     return Edited(changed, tuple(refusals))
 
 
-def _times(text: str, search: str) -> int:
-    """How often whole lines of ``text`` are ``search``."""
+def _places(text: str, search: str) -> list[slice]:
+    """Where whole lines of ``text`` are ``search``."""
     lines, wanted = text.split("\n"), search.split("\n")
-    size = len(wanted)
-    return sum(lines[at : at + size] == wanted for at in range(len(lines) - size + 1))
+    places = [slice(at, at + len(wanted)) for at in range(len(lines) - len(wanted) + 1)]
+    return [place for place in places if lines[place] == wanted]
 
 
 def _next(lines: list[str], mark: str, start: int) -> int:

@@ -166,6 +166,21 @@ def test_outline_then_lists_files_and_functions() -> None:
     assert outline(FILES) == ["pkg/a.py (10 lines)", "  4 most", "tests/test_pkg.py (1 lines)"]
 
 
+@pytest.mark.parametrize(
+    ("text", "search", "after"),
+    [
+        ("a\nb\n", "b\n", "a\nc\n"),
+        ("a\nb", "b", "a\nc\n"),
+        ("a\nb\n\nd\n", "b\n", "a\nc\n\nd\n"),
+    ],
+)
+def test_applied_when_a_block_ends_at_an_empty_line_or_the_end_then_changes_the_file(
+    text: str, search: str, after: str
+) -> None:
+    edited = applied({"p.py": text}, (Edit("p.py", search, "c\n"),))
+    assert (edited.changed, edited.refusals) == ({"p.py": after}, ())
+
+
 def test_read_edits_when_blocks_stand_among_prose_then_reads_them_all() -> None:
     one, two = Edit("pkg/a.py", "    best = least", "    best = 0"), Edit("b.py", "x", "y\nz")
     text = f"I mend it.\n```python\n{edit_text(one)}\n```\nAnd:\n{edit_text(two)}"
