@@ -17,6 +17,8 @@ MAX_NUMBER_CHARS = 64
 """Longer tokens are compared as text, never parsed as numbers."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_CODE = re.compile(r"0[0-9]+")
+"""Bits and the like, whose leading zeros count."""
 
 
 def text_is_right(checker: Checker, test: TestCase, output: str) -> bool:
@@ -60,6 +62,8 @@ def _same_number(wanted: str, printed: str, tolerance: float) -> bool:
         return True
     if max(len(wanted), len(printed)) > MAX_NUMBER_CHARS:
         return False
+    if _CODE.fullmatch(wanted) or "_" in wanted + printed:  # Python alone reads 1_000 as a number
+        return False
     try:
         if _WHOLE.fullmatch(wanted) and _is_whole(given := Decimal(printed)):
             return int(wanted) == given
@@ -75,7 +79,7 @@ def _is_whole(number: Decimal) -> bool:
 
 def _close(wanted: float, printed: float, tolerance: float) -> bool:
     if not (math.isfinite(wanted) and math.isfinite(printed)):
-        return wanted == printed
+        return wanted == printed or (math.isnan(wanted) and math.isnan(printed))
     return math.isclose(wanted, printed, rel_tol=tolerance, abs_tol=tolerance)
 
 
