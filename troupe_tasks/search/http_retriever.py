@@ -42,7 +42,8 @@ class SearchServerSettings(BaseSettings):
     )
 
     url: str = ""
-    """Address of the retrieval server: ``http://10.0.0.7:8000/retrieve``."""
+    """Address of the retrieval server: ``http://10.0.0.7:8000/retrieve``; a query behind it is sent
+    too."""
     allowed: str = ""
     """Host:port pairs that may be private or loopback addresses, comma-separated."""
     store: Path | None = None
@@ -67,13 +68,17 @@ class HttpRetriever:
                 "of stored answers, shared by all env pods)",
                 pointer="/task/params/retriever",
             )
-        parts = urlsplit(settings.url)
+        try:
+            parts = urlsplit(settings.url)
+            port = parts.port
+        except ValueError as error:
+            raise InvalidArgumentError(f"TROUPE_ENV_SEARCH_URL is no address: {error}") from error
         if parts.scheme not in _PORTS or not parts.hostname or parts.username is not None:
             raise InvalidArgumentError("TROUPE_ENV_SEARCH_URL is no http or https address")
         self._host = parts.hostname
         self._is_tls = parts.scheme == "https"
-        self._port = parts.port or _PORTS[parts.scheme]
-        self._path = parts.path or "/"
+        self._port = port or _PORTS[parts.scheme]
+        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._timeout_s = settings.timeout_s
         self._store = settings.store
         self._address = checked_address(self._host, self._port, settings.allowed)

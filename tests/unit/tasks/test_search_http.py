@@ -88,6 +88,21 @@ def test_search_when_asked_then_sends_the_query_as_data_only(
     assert server.asked == [("/retrieve", body)]
 
 
+def test_search_when_the_address_has_a_query_then_sends_it(server: Server, tmp_path: Path) -> None:
+    retriever(server, tmp_path, url=f"http://{server.pair}/retrieve?key=a&n=1#x").search("ann", 5)
+    assert [path for path, _ in server.asked] == ["/retrieve?key=a&n=1"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:port/retrieve", "http://127.0.0.1:99999/", "http://[::1/"]
+)
+def test_retriever_when_its_address_cannot_be_read_then_names_the_setting(
+    server: Server, tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="TROUPE_ENV_SEARCH_URL"):
+        retriever(server, tmp_path, url=url)
+
+
 def test_search_when_asked_again_then_replays_what_was_stored(
     server: Server, tmp_path: Path
 ) -> None:
