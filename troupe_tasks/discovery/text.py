@@ -20,6 +20,8 @@ MAX_POINTS = 3
 
 _NUMBER = r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?"
 _ASSIGNED = re.compile(rf"([a-z][a-z0-9]{{0,7}})[ ]{{0,2}}[=:][ ]{{0,2}}({_NUMBER})")
+_FORMULA = re.compile(r"[\s*_`#>+-]*formula[\s*_`:]*", re.IGNORECASE)
+"""What names the formula, in marks of Markdown or not: ``- **Formula:**``."""
 
 
 def read_points(action: str, ranges: Ranges) -> list[dict[str, float]]:
@@ -35,11 +37,9 @@ def read_points(action: str, ranges: Ranges) -> list[dict[str, float]]:
 def read_formula(action: str) -> str:
     """What follows the last ``formula:`` or ``=`` of the last line that has text."""
     lines = [line.strip() for line in action[-MAX_READ_CHARS:].splitlines() if line.strip()]
-    marked = [line for line in lines if line.lower().startswith("formula")]
-    line = (marked or lines or [""])[-1]
-    if line.lower().startswith("formula"):
-        line = line[len("formula") :].lstrip(" :")
-    return line.rpartition("=")[2].lstrip(" `$").rstrip(" `.$")
+    marked = [line[mark.end() :] for line in lines if (mark := _FORMULA.match(line))]
+    line = ([text for text in marked if text] or lines or [""])[-1]
+    return line.rpartition("=")[2].lstrip(" `*$").rstrip(" `*.$")
 
 
 def observation(
