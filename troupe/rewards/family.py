@@ -1,12 +1,16 @@
 """A task family whose transitions carry the additional term of a job's reward function.
 
 A state is then the family's state behind the reference of its task ("train/7\\n"), because a
-reward function receives the task and an environment keeps no state. Everything else is the
+reward function receives the task and an environment keeps no state; a task of a user's request,
+which no split holds, is written out there as JSON. Everything else is the
 family's. Never applies weights: ``local_terms`` holds them, and the mix applies them.
 """
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -121,7 +125,7 @@ class _RewardingEnvironment:
 
     def reset(self, task: Task) -> bytes:
         """The family's first state, after the reference to its task."""
-        return _referenced(_reference(task), self._environment.reset(task))
+        return _referenced(self._reference(task), self._environment.reset(task))
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """The family's observation."""
@@ -154,20 +158,42 @@ class _RewardingEnvironment:
         """Close what the family's environment holds."""
         close_environment(self._environment)
 
+    def _reference(self, task: Task) -> bytes:
+        # A family's splits may lack the index that the task of a request has, in any way.
+        with suppress(Exception):
+            if self._task(task.split, task.index) == task:
+                return f"{task.split}/{task.index}".encode()
+        return _written(task)
+
     def _task_of(self, reference: bytes) -> Task:
+        if reference.startswith(b"{"):
+            return _read(reference)
         name, _, index = reference.decode("ascii", "replace").partition("/")
         for split in SPLITS:
             if split == name and index.isdecimal():
                 return self._task(split, int(index))
-        raise InvalidArgumentError(
-            f"the state does not begin with its task ({reference[:40]!r}): it was made without the "
-            "job's reward function; begin the episode again with Reset",
-            pointer="/state",
-        )
+        raise _no_task(reference)
 
 
-def _reference(task: Task) -> bytes:
-    return f"{task.split}/{task.index}".encode()
+def _written(task: Task) -> bytes:
+    return json.dumps({**asdict(task), "payload": b64encode(task.payload).decode()}).encode()
+
+
+def _read(written: bytes) -> Task:
+    try:
+        fields: dict[str, Any] = json.loads(written)
+        fields["payload"] = b64decode(fields["payload"])
+        return Task(**fields)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise _no_task(written) from error
+
+
+def _no_task(reference: bytes) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the state does not begin with its task ({reference[:40]!r}): it was made without the "
+        "job's reward function; begin the episode again with Reset",
+        pointer="/state",
+    )
 
 
 def _referenced(reference: bytes, state: bytes) -> bytes:

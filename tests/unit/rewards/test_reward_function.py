@@ -1,6 +1,7 @@
 """A job's own reward function: loaded, called, refused, mixed."""
 
 import asyncio
+import json
 import math
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,17 @@ from troupe.episodes.dryrun import dry_run
 from troupe.errors import InvalidArgumentError, RewardFailedError, UnavailableError
 from troupe.rewards.family import rewarded, with_reward
 from troupe.rewards.mix import RewardMix
-from troupe.rewards.reward import JudgedTransition, load_reward, reward_json, rewards_of_json
+from troupe.rewards.reward import (
+    JudgedTransition,
+    NamedReward,
+    load_reward,
+    reward_json,
+    rewards_of_json,
+)
 from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
 from troupe.spec.reward import RewardSpec
 from troupe.tasks.family import Task
+from troupe.tasks.optional import request_task
 from troupe.tasks.registry import load_family
 from troupe_router.run.episode_tree import reward_parts
 
@@ -230,6 +238,35 @@ def test_environment_when_the_state_has_no_task_then_says_why() -> None:
     state = bare.environment().reset(bare.taskset().task("train", 0))
     with pytest.raises(InvalidArgumentError, match="without the job's reward function"):
         env.step(state, "tool", "x")
+
+
+@pytest.mark.parametrize("splits", [("train",), ("train", "test")])
+def test_reward_when_a_user_asks_the_team_then_its_task_is_that_of_the_request(
+    tmp_path: Path, splits: tuple[str, ...]
+) -> None:
+    for split in splits:
+        row = {"id": f"{split}/1", "text": f"A post of the {split} rows.", "source": "x"}
+        (tmp_path / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+    given: list[Task] = []
+
+    def seen(transition: JudgedTransition, task: Task) -> float:
+        given.append(task)
+        return 0.0
+
+    family: Any = load_family("tldr", {"data": str(tmp_path)})
+    env = rewarded(family, [NamedReward("seen", "seen", seen)]).environment()
+    asked = request_task(family, "A text of somebody.")
+    for task in (asked, family.taskset().task("train", 0)):
+        done = env.step(env.reset(task), family.agents[0], "A summary.")
+        env.step(done.state, family.agents[0], "Another one.")
+    assert given == [asked, asked, *[family.taskset().task("train", 0)] * 2]
+
+
+@pytest.mark.parametrize("state", [b"{", b"{}", b'{"payload": 1}', b'{"payload": ""}', b"[" * 9])
+def test_step_when_the_state_names_no_task_then_is_refused(state: bytes) -> None:
+    env = rewarded(load_family("plan_path", {}), [load_reward(named("words"), {})]).environment()
+    with pytest.raises(InvalidArgumentError, match="without the job's reward function"):
+        env.step(state + b"\n{}", "tool", "x")
 
 
 def test_json_when_read_again_then_is_the_same_function_and_term() -> None:
