@@ -186,6 +186,18 @@ async def test_request_when_its_prefill_fails_then_says_so_at_once_and_the_next_
     assert len(result.candidates) == 4
 
 
+async def test_request_when_its_sampling_fits_no_row_then_it_fails_alone(engine: CpuEngine):
+    mine = request(prompt_of(8, 0), max_new_tokens=40)
+    alone = await engine.generate(mine)
+    unchecked = SamplingSpec.model_construct(top_k=10**30, max_new_tokens=3)
+    bad = GenerateRequest("shared", 0, prompt_of(8, 0), 2, unchecked, 0)
+    asked = [mine, bad, bad, mine]
+    done = await asyncio.gather(*map(engine.generate, asked), return_exceptions=True)
+    assert all(isinstance(item, Exception) for item in done[1:3])
+    assert [done[i].candidates for i in (0, 3)] == [alone.candidates] * 2
+    assert engine.num_in_flight() == 0
+
+
 async def test_cancelled_request_frees_its_rows(engine: CpuEngine):
     task = asyncio.ensure_future(
         engine.generate(request(prompt_of(8, 0), k=64, max_new_tokens=240))

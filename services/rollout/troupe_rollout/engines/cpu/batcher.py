@@ -146,12 +146,17 @@ class Batcher:
         first_row, order = len(self._rows), list[int]()
         for number, jobs in enumerate(prompts):
             for job in jobs:
-                row = self._rows.add(job)
+                try:
+                    row = self._rows.add(job)
+                except Exception as error:  # of this job alone: the rows are as they were
+                    job.fail(error)
+                    continue
                 self._reserve(lengths[number] + job.max_new_tokens, cache)
                 self._pool.write(row, job.num_candidates, cache, number, lengths[number])
                 order += [number] * job.num_candidates
-        index = torch.tensor(order, device=self._device)
-        self._emit(slice(first_row, len(self._rows)), logits_PV[index])
+        if order:
+            index = torch.tensor(order, device=self._device)
+            self._emit(slice(first_row, len(self._rows)), logits_PV[index])
 
     def _reserve(self, columns: int, like: Cache) -> None:
         rows = round_up(len(self._rows), ROW_BLOCK)
