@@ -1,6 +1,7 @@
 """The cpu engine on a real (random) Qwen3."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 
 from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import (
@@ -267,6 +268,25 @@ async def test_start_when_the_folder_is_no_model_says_so(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InvalidArgumentError, match="can't be loaded"):
         await CpuEngine().start({"shared": PolicySpec(model=str(tmp_path))})
+
+
+@pytest.mark.parametrize(("window", "is_refused"), [(8, True), (64, False)])
+async def test_start_when_layers_attend_to_a_window_then_is_refused_where_it_hides_a_token(
+    model_dir: Path, tmp_path: Path, window: int, is_refused: bool
+):
+    model = tmp_path / "model"
+    shutil.copytree(model_dir, model)
+    config = MistralConfig(
+        vocab_size=80, hidden_size=16, intermediate_size=16, num_hidden_layers=1, head_dim=4,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        sliding_window=window,
+    )  # fmt: skip
+    MistralForCausalLM(config).save_pretrained(model)
+    engine = CpuEngine()
+    said = pytest.raises(InvalidArgumentError, match="attend to 8 tokens")
+    with said if is_refused else contextlib.nullcontext():
+        await engine.start({"shared": PolicySpec(model=str(model))})
+    await engine.stop()
 
 
 class Attack:
