@@ -113,7 +113,7 @@ class Batcher:
         """Take the waiting jobs that fit beside the present rows; a job alone always fits."""
         joining: list[Job] = []
         rows, columns = len(self._rows), self._pool.columns
-        max_cells = max(self._max_cells, self._pool.rows * columns)
+        max_cells = max(self._max_cells, self._pool.rows * columns)  # which is there already
         while self._waiting:
             job = self._waiting[0]
             if job.is_cancelled:
@@ -162,15 +162,12 @@ class Batcher:
             self._emit(slice(first_row, len(self._rows)), logits_PV[index])
 
     def _reserve(self, columns: int, like: Cache) -> None:
-        """Room for all rows; within ``max_cells`` for twice as many, so that it seldom grows."""
+        """Room for all rows, and for more within the bounds, so that the pool seldom grows."""
         rows = round_up(len(self._rows), ROW_BLOCK)
         columns = max(self._pool.columns, round_up(columns, COLUMN_BLOCK))
-        more = self._pool.rows
-        if rows > more:
-            more = round_up(min(2 * more, self._max_rows), ROW_BLOCK)
-        if more * columns <= self._max_cells:
-            rows = max(rows, more)
-        self._pool.reserve(rows, columns, like)
+        more = self._pool.rows if rows <= self._pool.rows else 2 * self._pool.rows
+        more = min(more, self._max_rows, self._max_cells // columns) // ROW_BLOCK * ROW_BLOCK
+        self._pool.reserve(max(rows, more), columns, like)
         if len(self._row_index) < self._pool.rows:
             self._row_index = torch.arange(self._pool.rows, device=self._device)
         if len(self._column_index) < self._pool.columns:
