@@ -41,15 +41,22 @@ def architecture_refusal(model: str, config: Mapping[str, Any]) -> str | None:
             "log probabilities from the output head alone, so they would be wrong. Take a model "
             "without, such as Qwen3-8B"
         )
-    window, context = _window(language), language.get("max_position_embeddings")
-    if window is not None and (not isinstance(context, int) or window < context):
+    if (window := window_below_context(config)) is not None:
+        context = language.get("max_position_embeddings") or "an unknown number"
         return (
             f"{name} has layers that attend to {window} tokens at most, and its context has "
-            f"{context or 'an unknown number'}; the trainer lets every layer attend to all, so "
+            f"{context}; the trainer lets every layer attend to all, so "
             "log probabilities of longer sequences would be wrong. Take a model without a sliding "
             "window, such as Qwen3-8B"
         )
     return None
+
+
+def window_below_context(config: Mapping[str, Any]) -> int | None:
+    """The fewest tokens that a layer of the model attends to; None where each attends to all."""
+    language = {**config, **(config.get("text_config") or {})}
+    window, context = _window(language), language.get("max_position_embeddings")
+    return None if window is None or (isinstance(context, int) and window >= context) else window
 
 
 def _num_experts(language: Mapping[str, Any]) -> int:
@@ -65,7 +72,7 @@ def _scaled_by(language: Mapping[str, Any]) -> str | None:
 
 
 def _window(language: Mapping[str, Any]) -> int | None:
-    """The fewest tokens that a layer attends to; None where each attends to all.
+    """The smallest window that a layer uses; None where none does.
 
     Qwen's configs name a window that `use_sliding_window` leaves unused, others one that none of
     their `layer_types` uses.

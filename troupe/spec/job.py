@@ -6,7 +6,7 @@ Settings class of each service.
 
 from typing import Any, Literal
 
-from pydantic import Field, field_serializer, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
@@ -15,6 +15,8 @@ from troupe.spec.bundle import BundleSpec
 from troupe.spec.policy import PolicySpec, teacher_name
 from troupe.spec.reward import RewardPart, RewardSpec
 
+_LOWEST_TEMPERATURE = 1e-6
+"""Below it logits overflow when they are divided by it, and SGLang samples greedily."""
 _WEEK_S = 7 * 86_400.0
 _PULL_S = 1800.0
 
@@ -45,15 +47,22 @@ class SamplingSpec(SpecModel):
     """How completions are drawn."""
 
     temperature: float = Field(default=1.0, ge=0.0, le=10.0)
-    """Softmax temperature; 0 is greedy."""
+    """Softmax temperature: 0 (greedy), or 0.000001 and more."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Nucleus mass; training with less than 1 biases the ratio and is refused."""
-    top_k: int = Field(default=0, ge=0)
+    top_k: int = Field(default=0, ge=0, le=2**31 - 1)
     """Keep the k most probable tokens; 0 keeps all; training with more than 0 is refused."""
     max_new_tokens: int = Field(default=256, ge=1, le=131072)
     """Largest number of tokens in a completion."""
     stop: list[str] = Field(default_factory=list)
     """Strings that end a completion."""
+
+    @field_validator("temperature")
+    @classmethod
+    def _must_be_computable(cls, temperature: float) -> float:
+        if 0.0 < temperature < _LOWEST_TEMPERATURE:
+            raise ValueError(f"must be 0 (greedy) or at least {_LOWEST_TEMPERATURE:f}")
+        return temperature
 
 
 class AgentSpec(SpecModel):

@@ -4,7 +4,8 @@ Run as the engine's interpreter: answers the environment's probe, or serves on `
 the folder of ``FAKE_SGLANG_DIR`` steer it: ``refuse-start``, ``mute``, ``die-on`` (a path; it
 dies there once), ``hang-on`` (never answers there), ``slow-on`` (takes half a second there),
 ``odd-on`` (answers nothing useful there), ``fail-unload`` (an adapter leaves the list, not the
-memory) and ``other-base`` (its weights change in its sleep); ``calls`` records.
+memory), ``pool`` (tokens of its key/value cache) and ``other-base`` (its weights change in its
+sleep); ``calls`` records.
 """
 
 import contextlib
@@ -30,6 +31,10 @@ def answer(path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path == "/v1/models":
             names = [{"id": name, "parent": "base"} for name in sorted(adapters)]
             return 200, {"data": [{"id": "base", "parent": None}, *names]}
+        if path == "/server_info":  # as for a context that is longer than the pool
+            pool = int((FOLDER / "pool").read_text()) if (FOLDER / "pool").exists() else 4096
+            room = {"max_total_num_tokens": pool, "max_req_input_len": pool - 6, "page_size": 1}
+            return 200, room
         if path == "/load_lora_adapter":
             if body["lora_name"] in adapters:
                 return 400, {"success": False, "error_message": "already loaded"}

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
     OverloadedError,
+    PromptTooLongError,
     UnavailableError,
     VersionNotLoadedError,
     WeightsRejectedError,
@@ -42,6 +44,21 @@ async def test_versions_come_under_names_of_their_own_and_leave_with_the_discard
     with pytest.raises(VersionNotLoadedError):
         await engine.generate(request(1))
     assert [path.name for path in engine._work.path.iterdir() if path.is_dir()] == [loads[1]]
+
+
+async def test_answer_when_the_cache_holds_less_than_the_context_then_ends_where_sglang_cuts_it(
+    world: FakeSglangWorld, adapter: StagedWeights
+):
+    (world.folder / "pool").write_text("64")
+    engine = await world.started()
+    await engine.stage(adapter)
+    await engine.activate("p", 1)
+    result = await engine.generate(request(1, tokens=100))
+    assert [len(c.token_ids) for c in result.candidates] == [54] * 2  # and a prompt of 3
+    with pytest.raises(PromptTooLongError, match=r"has 57 here .*MAX_TOTAL_TOKENS"):
+        await engine.generate(replace(request(1), prompt=[1] * 57))
+    with pytest.raises(InvalidArgumentError, match="Score fewer"):
+        await engine.score("p", 1, [1] * 58)
 
 
 async def test_server_when_its_scheduler_hangs_in_a_load_then_it_is_restarted_though_it_answers(

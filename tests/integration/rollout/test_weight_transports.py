@@ -129,6 +129,27 @@ async def test_late_joiner_is_brought_to_the_current_version(fleet: Fleet, via: 
     await publish.close()
 
 
+async def test_late_replica_when_it_rejects_the_version_then_is_left_alone_until_the_next(
+    fleet: Fleet,
+):
+    late, publish = fleet.replicas[1], fleet.publisher("grpc")
+    late.is_listed = False
+    export = fleet.trainer.export(0)
+    await publish.publish(export)
+    late.is_listed = True
+    right, export.canary_logprobs[5] = export.canary_logprobs[5], 1.0
+    for _ in range(4):
+        await publish._catch_up("p")
+    assert [refusal.replica for refusal in fleet.notes.refusals] == ["r1"]
+    export.canary_logprobs[5] = right
+    await publish._catch_up("p")
+    assert [active for active, _ in await fleet.serving()] == [0, None]
+    fleet.trainer.learn(1)
+    await publish.publish(fleet.trainer.export(1))
+    assert [active for active, _ in await fleet.serving()] == [1, 1]
+    await publish.close()
+
+
 async def test_late_replica_when_the_next_version_is_committed_then_it_unloads_what_it_had(
     fleet: Fleet,
 ):

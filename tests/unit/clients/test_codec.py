@@ -58,9 +58,9 @@ def test_bound_when_it_allows_no_token_then_is_refused(bound: int) -> None:
 @given(
     st.builds(
         SamplingSpec,
-        temperature=st.floats(0, 10),
+        temperature=st.just(0.0) | st.floats(1e-6, 10),
         top_p=st.floats(0.01, 1),
-        top_k=st.integers(0, 1000),
+        top_k=st.integers(0, 2**31 - 1),
         max_new_tokens=st.integers(1, 131072),
         stop=st.lists(st.text()),
     ),
@@ -75,6 +75,8 @@ def test_sampling_when_sent_then_comes_back_equal(sampling, seed):
     [
         {"temperature": -1.0},
         {"temperature": float("nan")},
+        {"temperature": 1e-40},
+        {"top_k": 2**31},
         {"top_p": 0.0},
         {"top_p": 1.5},
         {"max_new_tokens": 0},

@@ -1,6 +1,7 @@
 """The cpu engine on a real (random) Qwen3."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 
 from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import (
@@ -186,6 +187,18 @@ async def test_request_when_its_prefill_fails_then_says_so_at_once_and_the_next_
     assert len(result.candidates) == 4
 
 
+async def test_request_when_its_sampling_fits_no_row_then_it_fails_alone(engine: CpuEngine):
+    mine = request(prompt_of(8, 0), max_new_tokens=40)
+    alone = await engine.generate(mine)
+    unchecked = SamplingSpec.model_construct(top_k=10**30, max_new_tokens=3)
+    bad = GenerateRequest("shared", 0, prompt_of(8, 0), 2, unchecked, 0)
+    asked = [mine, bad, bad, mine]
+    done = await asyncio.gather(*map(engine.generate, asked), return_exceptions=True)
+    assert all(isinstance(item, Exception) for item in done[1:3])
+    assert [done[i].candidates for i in (0, 3)] == [alone.candidates] * 2
+    assert engine.num_in_flight() == 0
+
+
 async def test_cancelled_request_frees_its_rows(engine: CpuEngine):
     task = asyncio.ensure_future(
         engine.generate(request(prompt_of(8, 0), k=64, max_new_tokens=240))
@@ -255,6 +268,25 @@ async def test_start_when_the_folder_is_no_model_says_so(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InvalidArgumentError, match="can't be loaded"):
         await CpuEngine().start({"shared": PolicySpec(model=str(tmp_path))})
+
+
+@pytest.mark.parametrize(("window", "is_refused"), [(8, True), (64, False)])
+async def test_start_when_layers_attend_to_a_window_then_is_refused_where_it_hides_a_token(
+    model_dir: Path, tmp_path: Path, window: int, is_refused: bool
+):
+    model = tmp_path / "model"
+    shutil.copytree(model_dir, model)
+    config = MistralConfig(
+        vocab_size=80, hidden_size=16, intermediate_size=16, num_hidden_layers=1, head_dim=4,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        sliding_window=window,
+    )  # fmt: skip
+    MistralForCausalLM(config).save_pretrained(model)
+    engine = CpuEngine()
+    said = pytest.raises(InvalidArgumentError, match="attend to 8 tokens")
+    with said if is_refused else contextlib.nullcontext():
+        await engine.start({"shared": PolicySpec(model=str(model))})
+    await engine.stop()
 
 
 class Attack:

@@ -4,18 +4,23 @@ import asyncio
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.cache_utils import Cache
 
 from troupe.candidates import Candidate, GenerateRequest
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import SamplingSpec
-from troupe_rollout.engines.cpu import CpuEngine
+from troupe.spec.policy import PolicySpec
+from troupe_rollout.engines.cpu import CpuEngine, pool
 from troupe_rollout.engines.cpu import engine as cpu_engine
 from troupe_rollout.engines.cpu.blocks import WeightBlocks
+from troupe_rollout.engines.cpu.pool import KvPool
+from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 
 TOKENS = [5, 9, 33, 12, 40, 7, 21, 60, 4]
 
@@ -85,6 +90,53 @@ async def test_version_that_answers_a_request_when_it_is_unloaded_keeps_its_weig
     assert all(candidates == expected for candidates in await asyncio.gather(*under_way))
     assert await draw(engine, 3, 40) != expected
     assert max(held_by) == 2, "and the one that answers, which is not counted"
+
+
+async def test_keys_when_requests_of_many_lengths_join_then_stay_within_the_setting(
+    model_dir: Path, base_weights: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cells, reserve = list[int](), KvPool.reserve
+
+    def counted(pool: KvPool, *room: Any) -> None:
+        reserve(pool, *room)
+        cells.append(pool.rows * pool.columns)
+
+    monkeypatch.setattr(KvPool, "reserve", counted)
+    engine = CpuEngine(CpuEngineSettings(max_kv_mib=1))
+    await engine.start({"shared": PolicySpec(model=str(model_dir))})
+    await push(engine, 0, base_weights)
+    mine = GenerateRequest("shared", 0, TOKENS, 8, SamplingSpec(max_new_tokens=80), 3)
+    alone = (await engine.generate(mine)).candidates
+    others = [
+        GenerateRequest("shared", 0, TOKENS, 1 + i % 3, SamplingSpec(max_new_tokens=1 + 5 * i), i)
+        for i in range(40)
+    ]
+    asked = [*others[:20], mine, *others[20:]]
+    results = await asyncio.gather(*map(engine.generate, asked))
+    assert results[20].candidates == alone
+    await engine.stop()
+    max_cells = 2**20 // (2 * 2 * 2 * 16 * 4)  # layers, keys and values, heads, size, float32
+    assert max_cells / 2 < max(cells) <= max_cells
+
+
+def test_pool_when_it_grows_then_an_old_layer_is_gone_before_the_next_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made, held = list[weakref.ref[Any]](), list[int]()
+
+    class Counted(pool._Layer):
+        def __init__(self, *shape: Any) -> None:
+            super().__init__(*shape)
+            held.append(sum(layer() is not None for layer in made))
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(pool, "_Layer", Counted)
+    keys = torch.zeros(1, 2, 32, 4)
+    prompts = Cache(layers=[SimpleNamespace(keys=keys, values=keys)] * 3)  # pyright: ignore
+    grown = KvPool()
+    grown.reserve(8, 32, prompts)
+    grown.reserve(16, 64, prompts)
+    assert held == [0, 1, 2, 3, 3, 3]
 
 
 def test_block_is_given_again_when_its_last_tensor_is_gone_and_not_before():

@@ -85,6 +85,17 @@ def test_candidate_stream_when_seed_or_index_differs_differs():
     assert draws[1, 0] == np.random.Generator(np.random.Philox(key=[1, 0])).random(4).tobytes()
 
 
+def test_candidate_stream_when_the_seed_has_64_bits_then_each_bit_counts():
+    seeds = (2**63, 2**63 + 1, 2**64 - 1, 2**62 + 1, 2**62)
+    assert len({candidate_stream(seed, 0).random() for seed in seeds}) == len(seeds)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**53 + 1, 2**62 + 12345, 2**63 - 1])
+def test_candidate_stream_when_the_seed_has_63_bits_then_is_that_of_earlier_versions(seed: int):
+    earlier = np.random.Generator(np.random.Philox(key=[seed, 7]))
+    assert candidate_stream(seed, 7).random(4).tolist() == earlier.random(4).tolist()
+
+
 def test_sample_over_several_blocks_finds_the_token_of_the_whole_running_sum():
     torch.manual_seed(5)
     logits = torch.randn(64, 3 * BLOCK + 17) * 4

@@ -33,6 +33,13 @@ def test_request_when_it_sets_sampling_then_that_is_used() -> None:
     )
 
 
+@pytest.mark.parametrize(("field", "value"), [("temperature", 1e-40), ("top_k", 10**30)])
+def test_request_when_no_engine_can_sample_so_then_is_refused(field: str, value: float) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        read(**{field: value}).sampled_as(SamplingSpec())
+    assert refused.value.pointer == field
+
+
 def test_request_when_fields_ask_for_nothing_then_they_pass() -> None:
     more = {"frequency_penalty": 0, "logprobs": False, "logit_bias": {}, "user": "me", "n": None}
     assert read(**more).num_choices == 1

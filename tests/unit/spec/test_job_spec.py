@@ -82,6 +82,13 @@ def test_spec_when_training_sampling_is_truncated_then_refused(field, value):
     assert f"/sampling/{field}" in issues(lambda d: d.update(sampling={field: value}))
 
 
+@pytest.mark.parametrize("field,value", [("temperature", 1e-40), ("top_k", 2**31)])
+def test_spec_when_no_engine_can_sample_so_then_evaluation_may_not_either(field, value):
+    assert f"/eval/sampling/{field}" in issues(
+        lambda d: d.update(eval={"sampling": {field: value}})
+    )
+
+
 def test_spec_when_required_field_is_missing_then_pointer_to_it():
     assert issues(lambda d: d.pop("steps")) == {"/steps": "this field is required"}
 

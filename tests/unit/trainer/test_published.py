@@ -1,15 +1,19 @@
 """What replicas are sent: adapters in the format that engines compute them in."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from trainer_data import save_tiny_model
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import PRESETS
 from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe_trainer.checkpoint.export import export_model
 from troupe_trainer.model.loading import with_adapter
+from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.published import published
 
 
@@ -41,6 +45,17 @@ def test_adapter_of_qwen3_8b_when_its_rank_is_32_then_counts_so_many_megabytes(
     assert {tensor.dtype for tensor in sent.values()} == {dtype}
     assert len(sent) == 36 * 7 * 2
     assert round(sum(t.numel() * t.element_size() for t in sent.values()) / 1e6) == megabytes
+
+
+def test_adapter_of_a_hub_model_when_it_is_sent_or_exported_then_the_hub_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # where peft would ask it warns, and that is an error
+    policy = PolicySpec(model=str(save_tiny_model(tmp_path / "base")), train=LoraSpec(rank=2))
+    model = PolicyModel("p", policy, seed=0, device="cpu")
+    model.module.peft_config["default"].base_model_name_or_path = "some-org/some-model"
+    assert dict(published(model.module, torch.float32)).keys() == model.weights().keys()
+    assert export_model(model, policy, tmp_path / "out").keys() == {"adapter", "merged"}
 
 
 def test_adapter_of_an_output_head_when_it_is_to_be_made_then_refused_by_field() -> None:

@@ -1,7 +1,9 @@
 """A trained vision-language model is exported whole: plain transformers computes the same."""
 
+import errno
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from vision_data import IMAGE, KINDS, image_group, pixels_of, random_image, save
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import group_outcome
 from troupe.spec.batch import BatchSpec
-from troupe_trainer.checkpoint.export import export_artifacts
+from troupe.spec.policy import FullSpec, PolicySpec
+from troupe_trainer.checkpoint.export import export_artifacts, export_model
 from troupe_trainer.learn.learner import Learner
+from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import pack
 from troupe_trainer.samples import credit
 
@@ -57,3 +61,31 @@ def test_export_when_the_model_sees_then_transformers_loads_it_and_agrees(
     table = torch.log_softmax(logits[len(prompt.prompt) - 1 : -1].float(), dim=-1)
     alone = table.gather(1, torch.tensor(list(first.token_ids))[:, None])[:, 0]
     assert alone.tolist() == pytest.approx(trained[: len(alone)].tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_export_when_full_weights_are_in_bfloat16_then_every_config_says_so(
+    tmp_path: Path, kind: Any
+) -> None:
+    base = save_vision_model(tmp_path / "base", kind)
+    policy = PolicySpec(model=str(base), dtype="bfloat16", train=FullSpec())
+    model = PolicyModel("p", policy, seed=0, device="cpu")
+    merged = Path(export_model(model, policy, tmp_path / "out", model.skeleton())["merged"])
+    config = json.loads((merged / "config.json").read_text())
+    parts = (config, config["text_config"], config["vision_config"])
+    assert [part["dtype"] for part in parts] == ["bfloat16"] * 3
+
+
+def test_export_when_the_disk_is_full_then_fails_and_lacks_no_file_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    base = save_vision_model(tmp_path / "base", KINDS[0])
+    policy = PolicySpec(model=str(base), train=FullSpec())
+    model = PolicyModel("p", policy, seed=0, device="cpu")
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left"):
+        export_model(model, policy, tmp_path / "out", model.skeleton())
+    assert not (tmp_path / "out" / "merged").exists()

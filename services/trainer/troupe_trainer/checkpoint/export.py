@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -191,7 +192,8 @@ def export_model(
     module = model.module if skeleton is None else skeleton
     weights: dict[str, Tensor] | None = None
     if model.is_lora:
-        adapter = replace_folder(folder / "adapter", module.save_pretrained)
+        save = partial(module.save_pretrained, save_embedding_layers=False)  # as `published`
+        adapter = replace_folder(folder / "adapter", save)
         paths["adapter"] = str(adapter)
         base = auto_class(spec.model).from_pretrained(
             spec.model, dtype=spec.dtype, use_safetensors=True
@@ -213,12 +215,25 @@ def _save_merged(
     module.save_pretrained(path, state_dict=weights)
     if weights is not None:
         config = path / "config.json"
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": spec.dtype}))
+        config.write_text(json.dumps(_in_dtype(json.loads(config.read_text()), spec.dtype)))
     for name in _PROCESSOR_FILES:
-        with suppress(OSError):  # not every model has each
-            shutil.copyfile(str(cached_file(spec.model, name)), path / name)
+        try:
+            found = str(cached_file(spec.model, name))
+        except OSError:  # not every model has each
+            continue
+        shutil.copyfile(found, path / name)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(spec.model)
     except (OSError, ValueError):
         return
     tokenizer.save_pretrained(path)
+
+
+def _in_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """``config`` of weights in ``dtype``, with the configs in it that name theirs."""
+    parts = {
+        key: _in_dtype(part, dtype)
+        for key, part in config.items()
+        if isinstance(part, dict) and "dtype" in part
+    }
+    return config | parts | {"dtype": dtype}

@@ -14,7 +14,9 @@ from torch import Tensor
 def published(module: Any, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
     """Each tensor in ``dtype``, made when it is asked for; spread over ranks as the model is."""
     if isinstance(module, PeftModel):
-        state, tied = get_peft_model_state_dict(module), set[str]()
+        # No embedding is ever adapted or resized; peft would ask the hub each time whether one is.
+        state = get_peft_model_state_dict(module, save_embedding_layers=False)
+        tied = set[str]()
     else:
         state = cast("dict[str, Tensor]", module.state_dict())
         tied = set(module.all_tied_weights_keys or ())

@@ -41,7 +41,8 @@ MAX_REJECTIONS = 3
 """How often one life of a replica may reject a version before the job fails.
 
 It rejects by an error, another tensor digest or a canary outside the tolerance. Any other retryable
-error is retried for ``deadlines.push_s``."""
+error is retried for ``deadlines.push_s``. A replica that came late is left alone until the next
+version."""
 
 Act = Callable[[Sequence[Replica], Push], Awaitable[Errors]]
 """One attempt on some replicas; what went wrong with each of them."""
@@ -243,10 +244,12 @@ class Publisher:
         except TroupeError:
             return
         for replica in members:
-            is_given = life_of(replica) in push.active
-            if is_given and not await self._delivery.has_lost(replica, push.export):
+            life = life_of(replica)
+            if push.rejections.get(life, 0) >= MAX_REJECTIONS:
                 continue
-            push.staged.discard(life_of(replica))
+            if life in push.active and not await self._delivery.has_lost(replica, push.export):
+                continue
+            push.staged.discard(life)
             (error,) = await self._delivery.activate([replica], push)
             words = {"replica": replica.replica_id, "policy": policy}
             words["version"] = str(push.export.manifest.policy_version)
@@ -254,6 +257,10 @@ class Publisher:
                 raise error
             if error is not None:
                 _log.warning("publisher.catch_up_failed", **words, error=error.message)
+                push.rejections[life] = push.rejections.get(life, 0) + (not error.retryable)
+                if push.rejections[life] == MAX_REJECTIONS:
+                    refusal = push_refusal(push.result(replica), error)
+                    await self._listener.refused(push.export, self._delivery.via, refusal)
                 continue
             _log.info("publisher.caught_up", **words)
             result = push.result(replica)

@@ -62,7 +62,7 @@ class PushListener(Protocol):
         ...
 
     async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
-        """A replica refused the version for good; the job fails."""
+        """A replica refused the version for good; the job fails, unless the replica came late."""
         ...
 
     async def caught_up(self, export: Export, via: str, result: PushResult) -> None:

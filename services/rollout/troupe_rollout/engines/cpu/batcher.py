@@ -112,7 +112,8 @@ class Batcher:
     def _taken(self) -> list[Job]:
         """Take the waiting jobs that fit beside the present rows; a job alone always fits."""
         joining: list[Job] = []
-        rows, columns = len(self._rows), self._pool.columns if len(self._rows) else 0
+        rows, columns = len(self._rows), self._pool.columns
+        max_cells = max(self._max_cells, self._pool.rows * columns)  # which is there already
         while self._waiting:
             job = self._waiting[0]
             if job.is_cancelled:
@@ -120,8 +121,10 @@ class Batcher:
                 continue
             rows += job.num_candidates
             columns = max(columns, round_up(len(job.prompt) + job.max_new_tokens, COLUMN_BLOCK))
-            is_first = not len(self._rows) and not joining
-            if not is_first and (rows > self._max_rows or rows * columns > self._max_cells):
+            cells = round_up(rows, ROW_BLOCK) * columns
+            if not len(self._rows) and not joining:
+                max_cells = max(max_cells, cells)
+            elif rows > self._max_rows or cells > max_cells:
                 break
             joining.append(self._waiting.popleft())
         return joining
@@ -146,18 +149,25 @@ class Batcher:
         first_row, order = len(self._rows), list[int]()
         for number, jobs in enumerate(prompts):
             for job in jobs:
-                row = self._rows.add(job)
+                try:
+                    row = self._rows.add(job)
+                except Exception as error:  # of this job alone: the rows are as they were
+                    job.fail(error)
+                    continue
                 self._reserve(lengths[number] + job.max_new_tokens, cache)
                 self._pool.write(row, job.num_candidates, cache, number, lengths[number])
                 order += [number] * job.num_candidates
-        index = torch.tensor(order, device=self._device)
-        self._emit(slice(first_row, len(self._rows)), logits_PV[index])
+        if order:
+            index = torch.tensor(order, device=self._device)
+            self._emit(slice(first_row, len(self._rows)), logits_PV[index])
 
     def _reserve(self, columns: int, like: Cache) -> None:
+        """Room for all rows, and for more within the bounds, so that the pool seldom grows."""
         rows = round_up(len(self._rows), ROW_BLOCK)
-        if rows > self._pool.rows:
-            rows = max(rows, min(2 * self._pool.rows, self._max_rows))
-        self._pool.reserve(round_up(rows, ROW_BLOCK), round_up(columns, COLUMN_BLOCK), like)
+        columns = max(self._pool.columns, round_up(columns, COLUMN_BLOCK))
+        more = self._pool.rows if rows <= self._pool.rows else 2 * self._pool.rows
+        more = min(more, self._max_rows, self._max_cells // columns) // ROW_BLOCK * ROW_BLOCK
+        self._pool.reserve(max(rows, more), columns, like)
         if len(self._row_index) < self._pool.rows:
             self._row_index = torch.arange(self._pool.rows, device=self._device)
         if len(self._column_index) < self._pool.columns:

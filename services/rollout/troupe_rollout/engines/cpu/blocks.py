@@ -36,7 +36,8 @@ class WeightBlocks:
     """Blocks of one policy. A block whose last tensor is gone is kept for the next version.
 
     One is kept so at most, and none on another device than the CPU, where torch's allocator does
-    it. A block is taken by the thread that builds versions and comes back on any.
+    it. A block is taken by a thread that builds a version, of which there may be several, and comes
+    back on any.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -48,7 +49,7 @@ class WeightBlocks:
     def take(self, parameters: Sequence[Tensor]) -> WeightBlock:
         """A block with room for ``parameters`` of these sizes."""
         size = sum(_room(parameter) for parameter in parameters)
-        memory, self._free = self._free, None
+        memory, self._free = self._free, None  # no call in between: no other thread gets it too
         if memory is None or len(memory) != size:
             memory = None  # it goes before the new one comes
             self.num_made += 1

@@ -21,6 +21,7 @@ from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
 from troupe.errors import InvalidArgumentError
+from troupe.spec.architecture import window_below_context
 from troupe.spec.policy import PolicySpec
 from troupe.vision.model import KINDS, VisionModel, vision_model_of
 from troupe_rollout.engines.cpu.onednn import use_onednn
@@ -126,10 +127,12 @@ def _lay_out_by_columns(module: Any) -> None:
 
 def _check_attention(path: str, config: Any) -> None:
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if kinds != {"full_attention"}:
+    window = window_below_context(config.to_dict())
+    if kinds != {"full_attention"} or window is not None:
+        found = f"of kind {sorted(kinds)}" if window is None else f"that attend to {window} tokens"
         raise InvalidArgumentError(
-            f"Model '{path}' has layers of kind {sorted(kinds)}, and the cpu engine decodes full "
-            "attention only. Use a Qwen2, Qwen3 or Llama model, or another engine."
+            f"Model '{path}' has layers {found}, and the cpu engine decodes full attention only. "
+            "Use a Qwen2, Qwen3 or Llama model, or another engine."
         )
 
 

@@ -66,20 +66,22 @@ class KvPool:
         self._layers: list[_Layer] = []
 
     def reserve(self, rows: int, columns: int, like: Cache) -> None:
-        """Room for ``rows`` of ``columns``, shaped as ``like``; what is stored is kept."""
-        rows, columns = max(rows, self.rows), max(columns, self.columns)
-        if (rows, columns) == (self.rows, self.columns):
+        """Room for ``rows`` of ``columns``, shaped as ``like``; what is stored in them is kept.
+
+        New memory has no more rows than that, and replaces the old one layer by layer.
+        """
+        if rows <= self.rows and columns <= self.columns:
             return
-        grown: list[_Layer] = []
+        columns, kept = max(columns, self.columns), min(rows, self.rows)
+        self.cache = None  # it holds the old layers
         for number, (keys, values) in enumerate(_tensors(like.layers)):
             layer = _Layer(rows, columns, keys, values)
-            if self._layers:
-                old = self._layers[number]
-                layer.keys[: self.rows, :, : self.columns] = old.keys
-                layer.values[: self.rows, :, : self.columns] = old.values
-            grown.append(layer)
-        self._layers, self.rows, self.columns = grown, rows, columns
-        self.cache = Cache(layers=list[Any](grown))
+            if kept:
+                layer.keys[:kept, :, : self.columns] = self._layers[number].keys[:kept]
+                layer.values[:kept, :, : self.columns] = self._layers[number].values[:kept]
+            self._layers[number : number + 1] = [layer]
+        self.rows, self.columns = rows, columns
+        self.cache = Cache(layers=list[Any](self._layers))
 
     def write(
         self, first_row: int, count: int, prompt: DynamicCache, index: int, length: int

@@ -111,12 +111,11 @@ class Rows:
         return len(self.owners)
 
     def add(self, job: Job) -> int:
-        """Append a job's candidates; the first row's number."""
+        """Append a job's candidates; the first row's number. An error changes no row in use."""
         first, count = len(self.owners), job.num_candidates
         self._grow(first + count, job.max_new_tokens)
         rows = slice(first, first + count)
         streams = [candidate_stream(job.seed, index) for index in range(count)]
-        self.owners += [Owner(job, index, stream) for index, stream in enumerate(streams)]
         uniforms = np.stack([stream.random(UNIFORM_BLOCK) for stream in streams])
         self.uniforms_RU[rows] = torch.from_numpy(uniforms).to(self.device)
         self.position[rows] = len(job.prompt)
@@ -126,6 +125,7 @@ class Rows:
         self.temperature[rows] = job.sampling.temperature
         self.top_k[rows] = job.sampling.top_k
         self.top_p[rows] = job.sampling.top_p
+        self.owners += [Owner(job, index, stream) for index, stream in enumerate(streams)]
         self.num_filtered += count * _is_filtered(job)
         self.num_stoppable += count * (job.hits_stop is not None)
         return first
@@ -202,20 +202,19 @@ class Rows:
     def _grow(self, capacity: int, width: int) -> None:
         if capacity <= self.capacity and width <= self.width:
             return
-        old = self._arrays()
         used = len(self.owners)
-        if capacity > self.capacity:
-            self.capacity = max(capacity, 2 * self.capacity)
-        self.width = max(self.width, round_up(width, 32))
-        for name, array in old.items():
-            columns = self.width if name in ("tokens_RN", "logprobs_RN") else array.shape[-1]
-            shape = (self.capacity,) if array.dim() == 1 else (self.capacity, columns)
-            grown = array.new_zeros(shape)
+        capacity = max(capacity, 2 * self.capacity) if capacity > self.capacity else self.capacity
+        width = max(self.width, round_up(width, 32))
+        grown: dict[str, Tensor] = {}
+        for name, array in self._arrays().items():
+            columns = width if name in ("tokens_RN", "logprobs_RN") else array.shape[-1]
+            shape = (capacity,) if array.dim() == 1 else (capacity, columns)
+            grown[name] = array.new_zeros(shape)
             if array.dim() == 1:
-                grown[:used] = array[:used]
+                grown[name][:used] = array[:used]
             else:
-                grown[:used, : array.shape[1]] = array[:used]
-            setattr(self, name, grown)
+                grown[name][:used, : array.shape[1]] = array[:used]
+        vars(self).update(grown, capacity=capacity, width=width)
 
     def _arrays(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}

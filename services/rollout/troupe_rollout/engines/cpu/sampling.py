@@ -32,7 +32,9 @@ class Filters:
 
 def candidate_stream(seed: int, index: int) -> np.random.Generator:
     """The uniforms of candidate ``index`` of a request; one is used for each token."""
-    return np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), index]))
+    # Not a list: numpy makes one with a number of 2^63 or more a float, which drops its last bits.
+    key = np.array([seed & (2**64 - 1), index], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
 
 
 def sample(logits_RV: Tensor, filters: Filters, uniforms_R: Tensor) -> tuple[Tensor, Tensor]:

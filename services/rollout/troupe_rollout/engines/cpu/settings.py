@@ -25,7 +25,8 @@ class CpuEngineSettings(BaseSettings):
     max_prefill_tokens: int = Field(default=1024, ge=32)
     """Prompt tokens (padding included) of one prefill pass, unless one prompt is longer."""
     max_kv_mib: int = Field(default=4096, ge=1)
-    """Key/value memory of one policy version, MiB."""
+    """Key/value memory of one policy version, MiB, and one layer's more while it grows. Memory is
+    taken for eight candidates at a time, also where a request alone is larger than this."""
     max_versions: int = Field(default=3, ge=2, le=64)
     """Versions of one policy held at once, with the one that is being staged: the oldest goes, and
     never the active one. One that still answers requests stays in memory until they end."""

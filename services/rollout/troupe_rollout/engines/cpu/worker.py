@@ -121,8 +121,9 @@ class Worker:
             _log.error("engine.lane_failed", exc_info=error)
             if not isinstance(error, TroupeError):
                 error = UnavailableError(
-                    f"The engine failed while computing ({type(error).__name__}: {error}). Its "
-                    "other requests go on; see the rollout service's log, and try again."
+                    f"The engine failed while computing ({type(error).__name__}: {error}). All "
+                    "requests that this version was answering failed with it; see the rollout "
+                    "service's log, and try again."
                 )
             lane.abandon(error)
 

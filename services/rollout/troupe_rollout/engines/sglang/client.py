@@ -56,6 +56,15 @@ class SglangClient:
         """Sample one greedy token, which proves that the scheduler works end to end."""
         await self._post("/generate", _PROBE)
 
+    async def room(self) -> int:
+        """Tokens that a prompt and its completion may have together, by context and cache.
+
+        What is longer SGLang cuts without a word (`init_req_max_new_tokens`), or aborts.
+        """
+        info = await self._get("/server_info")
+        whole_pages = info["max_total_num_tokens"] - 2 * (info["page_size"] or 1)
+        return min(info["max_req_input_len"] - 1, whole_pages)
+
     async def generate(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         """The completions of one /generate call, in index order."""
         answer = await self._post("/generate", body)

@@ -36,7 +36,7 @@ from troupe_rollout.engines.sglang.full import FullVersions, Snapshot
 from troupe_rollout.engines.sglang.lora import Adapter, LoraVersions
 from troupe_rollout.engines.sglang.model import SglangModel, read_base
 from troupe_rollout.engines.sglang.plan import ServerGroup, plan_servers
-from troupe_rollout.engines.sglang.settings import SglangSettings, load_settings
+from troupe_rollout.engines.sglang.settings import PREFIX, SglangSettings, load_settings
 from troupe_rollout.engines.sglang.supervisor import Supervisor
 from troupe_rollout.engines.sglang.translate import (
     cached_tokens,
@@ -60,7 +60,6 @@ class _Served:
     base: SglangModel
     versions: LoraVersions | FullVersions
     server: Supervisor
-    context_length: int
 
 
 class SglangEngine:
@@ -171,7 +170,9 @@ class SglangEngine:
         served = self._of(policy)
         base = served.base
         _check_tokens(served, token_ids, minimum=2)
-        check_context(len(token_ids), context_length=served.context_length, model=served.base.name)
+        check_context(
+            len(token_ids), context_length=served.server.context_length, model=served.base.name
+        )
         async with (
             self._turns.user(waits=False),
             served.versions.use(policy_version, staged_too=True) as version,
@@ -288,8 +289,7 @@ class SglangEngine:
         self._servers.append(server)
         for policy in group.policies:
             versions = self._versions(policy, group.base, policies[policy], server)
-            context = group.plan.context_length
-            self._served[policy] = _Served(group.base, versions, server, context)
+            self._served[policy] = _Served(group.base, versions, server)
 
     def _versions(
         self, policy: str, base: SglangModel, spec: PolicySpec, server: Supervisor
@@ -335,7 +335,7 @@ def _check_scored(
     for token_ids in (prompt, *completions):
         _check_tokens(served, token_ids, minimum=1)
     longest = len(prompt) + max(map(len, completions))
-    check_context(longest, context_length=served.context_length, model=served.base.name)
+    check_context(longest, context_length=served.server.context_length, model=served.base.name)
 
 
 def _check_request(served: _Served, request: GenerateRequest[Sequence[int]]) -> int:
@@ -343,10 +343,12 @@ def _check_request(served: _Served, request: GenerateRequest[Sequence[int]]) -> 
     _check_tokens(served, request.prompt, minimum=1)
     if request.num_candidates < 1:
         raise InvalidArgumentError("num_candidates is 0; ask for at least 1.")
-    room = served.context_length - len(request.prompt)
+    context_length = served.server.context_length
+    room = context_length - len(request.prompt)
     if room < 1:
         raise PromptTooLongError(
             f"The prompt has {len(request.prompt)} tokens and the context of "
-            f"'{served.base.name}' has {served.context_length}. Shorten the prompt."
+            f"'{served.base.name}' has {context_length} here (the model's, or what the key/value "
+            f"cache holds: {PREFIX}MAX_TOTAL_TOKENS). Shorten the prompt."
         )
     return min(request.sampling.max_new_tokens, room)

@@ -57,7 +57,8 @@ class SglangSettings(BaseSettings):
     context_length: int = Field(default=0, ge=0)
     """Longest prompt and completion together; 0: the model's."""
     max_total_tokens: int = Field(default=0, ge=0)
-    """Tokens in the key/value cache; 0: what fits, on a CPU 16384."""
+    """Tokens in the key/value cache; 0: what fits, on a CPU 16384. A prompt and its completion
+    may have all but seven of them, or but two pages where these are more."""
     max_running_requests: int = Field(default=0, ge=0)
     """Candidates decoded together; 0: what fits, on a CPU 64."""
     max_in_flight: int = Field(default=4096, ge=1)

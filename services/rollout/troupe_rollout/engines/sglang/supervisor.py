@@ -76,6 +76,8 @@ class Supervisor:
         self._loading_s = 0.0
         self.state: State = "new"
         self.num_starts = 0
+        self.context_length = plan.context_length
+        """Of a prompt and its completion: the plan's, or less where the server has less room."""
 
     @property
     def pid(self) -> int:
@@ -227,6 +229,8 @@ class Supervisor:
             async with asyncio.timeout(limit_s):
                 await self._until_healthy(self._client)
                 await self._client.probe()
+                room = await self._client.room()
+                self.context_length = min(self._plan.context_length, room)
                 await self._restore(self._client)
         except TimeoutError as error:
             raise UnavailableError(
@@ -241,6 +245,7 @@ class Supervisor:
             url=url,
             pid=self.pid,
             num_starts=self.num_starts,
+            context_length=self.context_length,
             start_s=round(time.monotonic() - began, 2),
             log=str(self._log_path),
         )
