@@ -61,6 +61,14 @@ async def test_answer_when_the_cache_holds_less_than_the_context_then_ends_where
         await engine.score("p", 1, [1] * 58)
 
 
+async def test_server_of_a_release_that_does_not_say_its_room_is_refused_by_what_is_missing(
+    world: FakeSglangWorld,
+):
+    (world.folder / "other-release").touch()
+    with pytest.raises(InvalidArgumentError, match=r"max_total_num_tokens.* release 0\.5"):
+        await world.started()
+
+
 async def test_server_when_its_scheduler_hangs_in_a_load_then_it_is_restarted_though_it_answers(
     world: FakeSglangWorld, adapter: StagedWeights
 ):

@@ -22,6 +22,7 @@ from troupe.errors import (
 from troupe.runtime.weights import TensorSum
 from troupe.runtime.weights.group import TORCH_DTYPES, WeightGroup
 from troupe.vision.names import served_name
+from troupe_rollout.engines.sglang.settings import VERSION
 
 CONNECT_TIMEOUT_S = 5.0
 _PROBE = {"input_ids": [0, 0], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
@@ -60,10 +61,19 @@ class SglangClient:
         """Tokens that a prompt and its completion may have together, by context and cache.
 
         What is longer SGLang cuts without a word (`init_req_max_new_tokens`), or aborts.
+
+        Raises:
+            InvalidArgumentError: it does not say so; a server of another release.
         """
         info = await self._get("/server_info")
-        whole_pages = info["max_total_num_tokens"] - 2 * (info["page_size"] or 1)
-        return min(info["max_req_input_len"] - 1, whole_pages)
+        try:
+            whole_pages = info["max_total_num_tokens"] - 2 * (info["page_size"] or 1)
+            return min(info["max_req_input_len"] - 1, whole_pages)
+        except KeyError as error:
+            raise InvalidArgumentError(
+                f"SGLang at {self.url} does not say {error} at /server_info; start one of release "
+                f"{VERSION}."
+            ) from error
 
     async def generate(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         """The completions of one /generate call, in index order."""
