@@ -4,6 +4,7 @@ Owns which tests a program passes. Expected outputs stay in this process, except
 checker, which gets them in a run of its own, after the judged program has ended.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from troupe_tasks.code.values import (
 
 MIN_OUTPUT_BYTES = 4096
 CHECKER_LIMITS = ProgramLimits()
+_FUTURES = re.compile(r"(?:[ \t]*(?:#[^\n]*|from __future__ import [^\n]*)?\n)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,11 @@ class Grader:
 
 
 def _job(problem: Problem, code: str) -> Job:
-    source = "\n\n".join(part for part in (problem.prelude, code, problem.epilogue) if part)
+    # What Python wants first: comments and `from __future__` imports that the program begins with.
+    futures = _FUTURES.match(code)
+    head = futures[0] if futures and problem.prelude and "__future__" in futures[0] else ""
+    parts = (head, problem.prelude, code[len(head) :], problem.epilogue)
+    source = "\n\n".join(part for part in parts if part)
     return Job(problem.kind, source, problem.entry_point)
 
 

@@ -46,12 +46,16 @@ APPS = {
 }
 
 
+FUTURE = "# typed\nfrom __future__ import annotations\n\n"
+
+
+@pytest.mark.parametrize("first", ["", FUTURE])
 @pytest.mark.parametrize(
     ("convert", "row"), [(livecodebench.convert, LIVECODEBENCH), (apps.convert, APPS)]
 )
 def test_program_when_it_completes_the_published_starter_code_then_its_names_are_imported(
-    convert: Any, row: dict[str, Any]
+    convert: Any, row: dict[str, Any], first: str
 ) -> None:
-    problem = Problem.model_validate(convert(row))
-    [graded] = Grader(Judge(ProcessSandbox())).grade(problem, HEAD + BODY, problem.hidden_tests)
+    problem, program = Problem.model_validate(convert(row)), first + HEAD + BODY
+    [graded] = Grader(Judge(ProcessSandbox())).grade(problem, program, problem.hidden_tests)
     assert graded.passed, graded.ran.error
