@@ -235,8 +235,8 @@ def write_page(
         ),
         *_section(
             "Pairs",
-            "Arms of one task, of other games too (one agent, `_L0`, and `magrpo`, whose agents act "
-            "at once), also at settings that `--setting` asked for (tuning decides by itself "
+            "Arms of one task, of other games too (one agent, `_L0`, and `magrpo`, whose agents "
+            "act at once), also at settings that `--setting` asked for (tuning decides by itself "
             "which row of the first table an arm has), with at least four seeds in common. CPU "
             "s: medians of the seeds.",
             "| task | arm, rate, tasks a step | less | seeds | temperature 1 | p | greedy | p |",
