@@ -99,15 +99,16 @@ class EnvServicer(EnvServiceServicer):
         if loaded is None:
             loaded = await self._pool.run("Step", lambda: self._load(ref), timeout_s)
         _check_agents(loaded, [request.agent, *request.observe_agents])
-        outcomes = await self._pool.step(
-            loaded,
-            state=request.state,
-            seal=request.seal,
-            agent=request.agent,
-            actions=_actions(request),
-            observe=list(request.observe_agents),
-            timeout_s=timeout_s,
-        )
+        with loaded.uses.one():  # while it waits for a thread, too
+            outcomes = await self._pool.step(
+                loaded,
+                state=request.state,
+                seal=request.seal,
+                agent=request.agent,
+                actions=_actions(request),
+                observe=list(request.observe_agents),
+                timeout_s=timeout_s,
+            )
         return pb.StepResponse(outcomes=[codec.outcome_to_proto(o) for o in outcomes])
 
     async def Observe(  # noqa: N802

@@ -35,16 +35,24 @@ def episode(index: int, plan: str) -> str:
     return json.dumps({"task_id": f"plan_path/test/{index}", "groups": groups})
 
 
-def test_export_when_a_plan_is_given_then_each_line_is_a_node(
-    document: dict[str, Any], tmp_path: Path
-) -> None:
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
-    (tmp_path / "plan").write_text("a = answer()\nb = answer()\nc = review(b)\nd = pick(a, b)")
-    target = tmp_path / "team.py"
-    where = [str(tmp_path / "spec.yaml"), "--plan", str(tmp_path / "plan"), "--out", str(target)]
+def exported(document: dict[str, Any], plan: str, folder: Path) -> str:
+    """The text of the program that `troupe program export` makes of the job and the plan."""
+    (folder / "spec.yaml").write_text(yaml.safe_dump(document))
+    (folder / "plan").write_text(plan)
+    target = folder / "team.py"
+    where = [str(folder / "spec.yaml"), "--plan", str(folder / "plan"), "--out", str(target)]
     assert run(["program", "export", *where]) == 0
     program = target.read_text()
     compile(program, "team.py", "exec")
+    return program
+
+
+def test_export_when_a_plan_is_given_then_each_line_is_a_node(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    program = exported(
+        document, "a = answer()\nb = answer()\nc = review(b)\nd = pick(a, b)", tmp_path
+    )
     assert 'graph.add_edge(["line_a", "line_b"], "line_d")' in program
     assert "troupe" not in program.lower()
     assert "line_c" not in program  # nothing is made of it
@@ -56,15 +64,9 @@ def test_export_when_lines_vote_then_any_form_of_answers_gives_a_program(
 ) -> None:
     judge = {"name": "math", "agent": "reasoner"}
     document["task"]["params"] = {"judge": judge, "operators": OPERATORS, "printed": printed}
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
-    (tmp_path / "plan").write_text('a = answer()\nb = answer("\x00")\nc = vote(a, b)')
-    target = tmp_path / "team.py"
-    where = [str(tmp_path / "spec.yaml"), "--plan", str(tmp_path / "plan"), "--out", str(target)]
-    assert run(["program", "export", *where]) == 0
-    program = target.read_text()
+    program = exported(document, 'a = answer()\nb = answer("\x00")\nc = vote(a, b)', tmp_path)
     begin = program.index("def answer_in(")
     names: dict[str, Any] = {"re": re}
-    compile(program, "team.py", "exec")
     exec(program[begin : program.index("\n\n\n", begin)], names)
     assert names["answer_in"](printed.replace("...", " 7 ")) == "7"
 
@@ -74,13 +76,7 @@ def test_export_when_a_line_has_a_program_then_it_is_read_from_the_fence_that_sa
 ) -> None:
     judge = {"name": "math", "agent": "reasoner"}
     document["task"]["params"] = {"judge": judge, "operators": ["program"]}
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
-    (tmp_path / "plan").write_text("a = program()")
-    target = tmp_path / "team.py"
-    where = [str(tmp_path / "spec.yaml"), "--plan", str(tmp_path / "plan"), "--out", str(target)]
-    assert run(["program", "export", *where]) == 0
-    program = target.read_text()
-    compile(program, "team.py", "exec")
+    program = exported(document, "a = program()", tmp_path)
     names: dict[str, Any] = {"re": re, "textwrap": textwrap}
     exec(program[program.index("BLOCK = ") : program.index("def printed_by(")], names)
     for text in FENCED:
