@@ -1,14 +1,18 @@
 """The env service's cache of families: whom it closes, and when."""
 
+import asyncio
 import threading
 from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel
 
+from troupe.api.env.v1 import env_pb2 as pb
 from troupe.tasks.family import Task, Transition
 from troupe_env.families import Families
-from troupe_env.judging_pool import judged
+from troupe_env.judging_pool import JudgingPool, judged
+from troupe_env.servicer import EnvServicer
+from troupe_env.settings import EnvSettings
 
 WAIT_S = 20.0
 
@@ -95,4 +99,32 @@ def test_family_when_evicted_while_idle_then_is_closed_at_once(kind):
     families = Families(1)
     loaded = families.get(kind, '{"number": 1}')
     families.get(kind, '{"number": 2}')
+    assert Closable.closed == [loaded.environment]
+
+
+class Call:
+    """What of gRPC's context a call without a deadline asks."""
+
+    def time_remaining(self) -> float | None:
+        return None
+
+
+async def test_family_when_evicted_while_a_step_waits_for_a_thread_then_is_closed_after_it(kind):
+    settings, families = EnvSettings(threads=1), Families(1)
+    pool, is_free = JudgingPool(settings), threading.Event()
+    loaded = families.get(kind, '{"number": 1}')
+    ref = pb.EnvironmentRef(name=kind, params_json='{"number": 1}')
+    request = pb.StepRequest(environment=ref, state=b"s", agent="a", actions=["x"])
+    blocker = asyncio.create_task(pool.run("Reset", lambda: is_free.wait(WAIT_S), WAIT_S))
+    step = asyncio.create_task(EnvServicer(settings, families, pool).Step(request, Call()))
+    async with asyncio.timeout(WAIT_S):
+        while pool.num_requests < 2:  # noqa: ASYNC110 - a count, not an event
+            await asyncio.sleep(0)
+    families.get(kind, '{"number": 2}')
+    closed_meanwhile = [*Closable.closed]
+    Closable.goes_on.set()
+    is_free.set()
+    await asyncio.gather(blocker, step)
+    pool.close()
+    assert closed_meanwhile == []
     assert Closable.closed == [loaded.environment]
