@@ -162,6 +162,7 @@ ARMS = {
     "at_grpo_L3": Arm("at_grpo", "L3"),
     "at_grpo_L0": Arm("at_grpo", "L0"),
     "at_grpo_random_L0": Arm("at_grpo", "L0", own=_RANDOM),
+    "at_grpo_positive_L0": Arm("at_grpo", "L0", own=_POSITIVE),
     "turn_grpo_L0": Arm("turn_grpo", "L0"),
     "grpo_L0": Arm("grpo", "L0"),
     "ippo_L0": Arm("ippo", "L0", own=_CRITIC, has_terms=False),
