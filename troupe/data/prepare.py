@@ -25,7 +25,7 @@ from troupe.data.manifest import (
     card,
     read_manifest,
 )
-from troupe.data.overlap import Texts, normalised
+from troupe.data.overlap import Texts, near_verbatim
 from troupe.data.rows import read_rows
 from troupe.data.sources import Source, digest_of, files_of, is_one_split
 from troupe.durable import put
@@ -265,13 +265,14 @@ class _Writer:
         except _MISSHAPEN as error:
             raise RefusedRowError(f"misshapen:{type(error).__name__}") from error
         fields = converted.model_dump(mode="json")
-        self._refuse_repeat(_compared(self._dataset, fields, Path()), "duplicate")
+        compared = _compared(self._dataset, fields, Path())
+        self._refuse_repeat(near_verbatim(compared), "duplicate")
         if "id" in fields:
-            self._refuse_repeat(f"id {fields['id']}", "duplicate_id")
+            self._refuse_repeat(str(fields["id"]), "duplicate_id")
         return converted
 
     def _refuse_repeat(self, text: str, reason: str) -> None:
-        digest = blake2b(f"{reason} {normalised(text)}".encode(), digest_size=16).digest()
+        digest = blake2b(f"{reason} {text}".encode(), digest_size=16).digest()
         if digest in self._digests:
             raise RefusedRowError(reason)
         self._digests.add(digest)

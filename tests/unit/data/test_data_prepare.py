@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from troupe.cli.main import run
+from troupe.data.dataset import Row
 from troupe.data.manifest import Manifest, read_manifest
 from troupe.data.prepare import Options, prepare
 from troupe.data.prepared import PreparedRows, SplitRows
@@ -35,7 +37,7 @@ def _source(folder: Path, **splits: list[dict[str, Any]]) -> Source:
 
 TRAIN = [
     _row("How many are 3 + 4 apples?", 7),
-    _row("HOW many are 3+4 apples", 7),
+    _row("HOW many  are 3 + 4 apples?", 7),
     _row("How many are 3 - 4 apples?", -1),
     {"question": "no answer", "answer": "none"},
     {"question": "x" * 30_000, "answer": "#### 1"},
@@ -54,6 +56,23 @@ def test_prepare_when_rows_are_refused_then_every_row_is_counted_once(tmp_path: 
     ]
     assert [row["answer"] for row in written] == ["7", "-1", "18"]
     assert set(written[0]) == {"id", "problem", "answer", "source"}
+
+
+def test_prepare_when_rows_differ_in_a_sign_alone_then_none_is_a_duplicate(tmp_path: Path) -> None:
+    source = _source(tmp_path / "in", train=[_row(f"What is 3 {sign} 4?", 1) for sign in "±÷&|"])
+    assert not prepare(GSM8K, source, tmp_path, Options(("train",))).splits["train"].refused
+
+
+def test_prepare_when_ids_differ_in_their_signs_then_they_are_not_equal(tmp_path: Path) -> None:
+    def convert(row: Row) -> dict[str, Any]:
+        return {**row, "answer": "1", "source": "s"}
+
+    names = ("train_1.0", "train 1 0", "Train_1.0", "train_1.0")
+    rows = [{"id": name, "problem": f"problem {n}"} for n, name in enumerate(names)]
+    source = _source(tmp_path / "in", train=rows)
+    dataset = replace(GSM8K, convert=convert)
+    train = prepare(dataset, source, tmp_path, Options(("train",))).splits["train"]
+    assert train.refused == {"duplicate_id": 1}
 
 
 def test_prepare_when_train_meets_test_then_says_so_and_drops_it_when_asked(
