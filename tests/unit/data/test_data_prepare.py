@@ -182,6 +182,60 @@ def test_prepare_when_a_published_file_is_damaged_then_leaves_the_old_file_whole
     assert not list((tmp_path / "gsm8k").glob(".*"))
 
 
+@pytest.mark.parametrize(
+    ("rows", "drop_overlap", "counts"),
+    [
+        ([], False, "0 read, 0 dropped"),
+        ([{"problem": "a", "answer": "1"}] * 2, False, "2 read, 2 no_question, 0 dropped"),
+        (TEST, True, "2 read, 2 dropped as overlap"),
+    ],
+)
+def test_prepare_when_a_split_would_be_empty_then_says_why_and_leaves_the_old_file(
+    rows: list[dict[str, Any]], drop_overlap: bool, counts: str, tmp_path: Path
+) -> None:
+    prepare(GSM8K, _source(tmp_path / "in", train=TRAIN, test=TEST), tmp_path, Options())
+    folder = tmp_path / "gsm8k"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    wrong = _source(tmp_path / "in2", train=rows)
+    options = Options(("train",), drop_overlap=drop_overlap)
+    with pytest.raises(InvalidArgumentError, match=f"no row of split 'train' of GSM8K: {counts}"):
+        prepare(GSM8K, wrong, tmp_path, options)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_prepare_when_splits_come_from_two_revisions_then_each_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    path = _source(tmp_path / "in", train=TRAIN, test=TEST).path
+    prepare(GSM8K, Source(path, "rev-a"), tmp_path, Options(("train",), drop_overlap=True))
+    splits = prepare(GSM8K, Source(path, "rev-b"), tmp_path, Options(("test",))).splits
+    assert {name: record.revision for name, record in splits.items()} == {
+        "train": "rev-a",
+        "test": "rev-b",
+    }
+    assert splits["train"].options == {"drop_overlap": "true", "min_share": "0.5"}
+    assert splits["test"].options == {"drop_overlap": "false", "min_share": "0.5"}
+    card = (tmp_path / "gsm8k/README.md").read_text()
+    assert "| test | rev-b | 2 |" in card
+    assert "| train | rev-a | 6 |" in card
+
+
+def test_read_manifest_when_it_has_one_revision_for_all_splits_then_no_split_is_given_it(
+    tmp_path: Path,
+) -> None:
+    source = Source(_source(tmp_path / "in", train=TRAIN, test=TEST).path, "new")
+    prepare(GSM8K, source, tmp_path, Options())
+    path = tmp_path / "gsm8k" / "manifest.json"
+    document = json.loads(path.read_text())
+    for record in document["splits"].values():
+        del record["revision"], record["options"]
+    old = {**document, "format": 1, "revision": "old", "options": {"min_share": "0.5"}}
+    path.write_text(json.dumps(old))
+    splits = prepare(GSM8K, source, tmp_path, Options(("test",))).splits
+    assert (splits["train"].revision, splits["test"].revision) == (None, "new")
+    assert splits["train"].num_written == 3
+
+
 def test_prepare_when_one_split_follows_another_then_the_manifest_has_both(tmp_path: Path) -> None:
     source = _source(tmp_path / "in", train=TRAIN, test=TEST)
     prepare(GSM8K, source, tmp_path, Options(("test",)))
