@@ -29,10 +29,14 @@ class Input(_Record):
 
 
 class Overlap(_Record):
-    """How many rows of a split also occur in ``against``; up to ten of them by id."""
+    """How many rows of a split also occur in ``against``; up to ten of them by id.
+
+    ``min_share`` is the share it was compared with, None where format 1 left it open.
+    """
 
     against: str
     sha256: str
+    min_share: float | None = None
     num_exact: int
     num_ngram: int
     examples: tuple[str, ...] = ()

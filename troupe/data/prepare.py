@@ -228,6 +228,7 @@ class _Check:
         return Overlap(
             against=self._name,
             sha256=self._digest,
+            min_share=self._min_share,
             num_exact=self._counts["exact"],
             num_ngram=self._counts["ngram"],
             examples=tuple(self._examples),

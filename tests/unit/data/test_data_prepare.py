@@ -208,13 +208,15 @@ def test_prepare_when_splits_come_from_two_revisions_then_each_keeps_its_own(
 ) -> None:
     path = _source(tmp_path / "in", train=TRAIN, test=TEST).path
     prepare(GSM8K, Source(path, "rev-a"), tmp_path, Options(("train",), drop_overlap=True))
-    splits = prepare(GSM8K, Source(path, "rev-b"), tmp_path, Options(("test",))).splits
+    options = Options(("test",), min_share=0.3)
+    splits = prepare(GSM8K, Source(path, "rev-b"), tmp_path, options).splits
     assert {name: record.revision for name, record in splits.items()} == {
         "train": "rev-a",
         "test": "rev-b",
     }
     assert splits["train"].options == {"drop_overlap": "true", "min_share": "0.5"}
-    assert splits["test"].options == {"drop_overlap": "false", "min_share": "0.5"}
+    assert splits["test"].options == {"drop_overlap": "false", "min_share": "0.3"}
+    assert [overlap.min_share for overlap in splits["train"].overlaps] == [0.3]
     card = (tmp_path / "gsm8k/README.md").read_text()
     assert "| test | rev-b | 2 |" in card
     assert "| train | rev-a | 6 |" in card
