@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from troupe.data.rows import read_rows
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.content import writable
 from troupe.tasks.family import Message
 
 _ROLES = ("system", "user", "assistant")
@@ -70,6 +71,9 @@ def _demonstration(
                 "and nothing else"
             )
         messages.append(message)
+    texts = [answer, *(message.text for message in messages)]
+    if any(text != writable(text) for text in texts):
+        raise refuse("a text holds a lone surrogate, which is no character")
     return Demonstration(number, str(agent), tuple(messages), answer)
 
 

@@ -1,5 +1,6 @@
 """Reads the fields of published rows; a missing or malformed field refuses the row."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -7,7 +8,7 @@ from troupe.data.dataset import RefusedRowError, Row
 
 
 def text(row: Row, *names: str) -> str:
-    """The first of ``names`` that holds text or a number, as stripped text.
+    """The first of ``names`` that holds text or a finite number, as stripped text.
 
     Raises RefusedRowError ``no_<name>`` when none does.
     """
@@ -15,7 +16,9 @@ def text(row: Row, *names: str) -> str:
         value = row.get(name)
         if isinstance(value, str) and value.strip():
             return value.strip()
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if math.isfinite(value):
             return str(int(value)) if float(value).is_integer() else str(value)
     raise RefusedRowError(f"no_{names[0].lower()}")
 

@@ -5,14 +5,15 @@ Contains no time and no local path, so equal inputs give equal bytes.
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from troupe.data.dataset import Dataset
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST, CARD = "manifest.json", "README.md"
 
 
@@ -28,20 +29,30 @@ class Input(_Record):
 
 
 class Overlap(_Record):
-    """How many rows of a split also occur in ``against``; up to ten of them by id."""
+    """How many rows of a split also occur in ``against``; up to ten of them by id.
+
+    ``min_share`` is the share it was compared with, None where format 1 left it open.
+    """
 
     against: str
     sha256: str
+    min_share: float | None = None
     num_exact: int
     num_ngram: int
     examples: tuple[str, ...] = ()
 
 
 class SplitRecord(_Record):
-    """One written file. ``num_read`` rows were read: written, refused or dropped, each once."""
+    """One written file. ``num_read`` rows were read: written, refused or dropped, each once.
+
+    ``revision`` is the hub's, None of local files and where format 1 left it open, as it did
+    ``options``.
+    """
 
     file: str
     sha256: str
+    revision: str | None = None
+    options: dict[str, str] = Field(default_factory=dict[str, str])
     num_read: int
     num_written: int
     refused: dict[str, int] = Field(default_factory=dict[str, int])
@@ -57,11 +68,19 @@ class Manifest(_Record):
     dataset: str
     task: str
     hub_id: str
-    revision: str | None = None
     licence: str
     citation: str
-    options: dict[str, str] = Field(default_factory=dict[str, str])
     splits: dict[Split, SplitRecord] = Field(default_factory=dict[Split, SplitRecord])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_format_1(cls, document: Any) -> Any:
+        """Format 1 has one revision and options, of whichever splits were prepared last."""
+        if not isinstance(document, dict) or cast("dict[str, Any]", document).get("format") != 1:
+            return document
+        fields = cast("dict[str, Any]", document)
+        dropped = ("format", "revision", "options")
+        return {name: value for name, value in fields.items() if name not in dropped}
 
     def to_json(self) -> str:
         """The manifest file's content."""
@@ -87,21 +106,19 @@ def card(dataset: Dataset, manifest: Manifest) -> str:
         f"# {dataset.title}, prepared for Troupe",
         "",
         f"- Task: `{dataset.task}`; use it with `task.params.data: <this folder>`.",
-        f"- Published as: {dataset.hub_id}"
-        + _at(manifest.revision)
-        + f" ({dataset.format_source})",
+        f"- Published as: {dataset.hub_id} ({dataset.format_source})",
         f"- Licence: {dataset.licence}",
         f"- Cite: {dataset.citation}",
         f"- Made by: `troupe data prepare {dataset.name}`",
         "",
-        "| split | read | written | refused | dropped as overlap | sha256 |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| split | revision | read | written | refused | dropped as overlap | sha256 |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for split, record in sorted(manifest.splits.items()):
         refused = ", ".join(f"{n} {why}" for why, n in sorted(record.refused.items())) or "0"
         lines.append(
-            f"| {split} | {record.num_read} | {record.num_written} | {refused} | "
-            f"{record.num_dropped} | `{record.sha256[:16]}` |"
+            f"| {split} | {record.revision or '-'} | {record.num_read} | {record.num_written} | "
+            f"{refused} | {record.num_dropped} | `{record.sha256[:16]}` |"
         )
     for split, record in sorted(manifest.splits.items()):
         for overlap in record.overlaps:
@@ -114,7 +131,3 @@ def card(dataset: Dataset, manifest: Manifest) -> str:
     fields = ", ".join(f"`{name}`" for name in dataset.schema.model_fields)
     lines += ["", f"Fields of a row: {fields}.", ""]
     return "\n".join(lines)
-
-
-def _at(revision: str | None) -> str:
-    return f" at {revision}" if revision else ""

@@ -25,7 +25,7 @@ from troupe.data.manifest import (
     card,
     read_manifest,
 )
-from troupe.data.overlap import Texts, normalised
+from troupe.data.overlap import Texts, near_verbatim
 from troupe.data.rows import read_rows
 from troupe.data.sources import Source, digest_of, files_of, is_one_split
 from troupe.durable import put
@@ -47,6 +47,13 @@ class Options:
     drop_overlap: bool = False
     min_share: float = MIN_SHARE
 
+    def recorded(self) -> dict[str, str]:
+        """Those that a split's record keeps."""
+        return {
+            "drop_overlap": str(self.drop_overlap).lower(),
+            "min_share": f"{self.min_share:g}",
+        }
+
 
 def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Manifest:
     """Write ``<out>/<name>/<split>.jsonl`` for each split, a manifest and a card.
@@ -64,7 +71,7 @@ def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Ma
     files = {split: _files(dataset, source, split) for split in splits}
     folder = out / dataset.name
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = _resumed_manifest(dataset, source, folder, options)
+    manifest = _resumed_manifest(dataset, folder)
     if options.drop_overlap and "train" in manifest.splits and "train" not in splits:
         raise InvalidArgumentError(
             f"{folder} has train rows that were prepared before, and --drop-contaminated leaves "
@@ -75,7 +82,9 @@ def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Ma
         if split == "train":
             held_out = (folder / r.file for s, r in manifest.splits.items() if s != "train")
             against = [*options.against, *held_out]
-        record = _prepare_split(dataset, files[split], split, folder, against, options)
+        record = _prepare_split(
+            dataset, files[split], split, folder, against, options, source.revision
+        )
         records = {**manifest.splits, split: record}
         if split != "train" and "train" in records and "train" not in splits:
             before = manifest.splits.get(split)
@@ -103,7 +112,7 @@ def _order(dataset: Dataset, source: Source, requested: Sequence[Split]) -> list
     return [split for split in reversed(SPLITS) if split in (requested or dataset.splits)]
 
 
-def _resumed_manifest(dataset: Dataset, source: Source, folder: Path, options: Options) -> Manifest:
+def _resumed_manifest(dataset: Dataset, folder: Path) -> Manifest:
     """A new manifest with the splits that ``folder`` already holds undamaged."""
     previous = read_manifest(folder)
     splits = previous.splits if previous else {}
@@ -111,13 +120,8 @@ def _resumed_manifest(dataset: Dataset, source: Source, folder: Path, options: O
         dataset=dataset.name,
         task=dataset.task,
         hub_id=dataset.hub_id,
-        revision=source.revision,
         licence=dataset.licence,
         citation=dataset.citation,
-        options={
-            "drop_overlap": str(options.drop_overlap).lower(),
-            "min_share": f"{options.min_share:g}",
-        },
         splits={s: r for s, r in splits.items() if _is_whole(folder / r.file, r.sha256)},
     )
 
@@ -141,6 +145,7 @@ def _prepare_split(
     folder: Path,
     against: Sequence[Path],
     options: Options,
+    revision: str | None,
 ) -> SplitRecord:
     checks = [_Check.read(dataset, path, options.min_share) for path in against]
     target = folder / f"{split}.jsonl"
@@ -150,9 +155,17 @@ def _prepare_split(
             for row in read_rows(path):
                 if line := writer.line(row):
                     file.write(line)
+        if not writer.num_written:
+            raise InvalidArgumentError(
+                f"{', '.join(map(str, files))} would give no row of split '{split}' of "
+                f"{dataset.title}: {_counts(writer)}. Give its published files; {target} is left "
+                "as it was"
+            )
     return SplitRecord(
         file=target.name,
         sha256=digest_of(target),
+        revision=revision,
+        options=options.recorded(),
         num_read=writer.num_read,
         num_written=writer.num_written,
         refused=dict(sorted(writer.refused.items())),
@@ -215,6 +228,7 @@ class _Check:
         return Overlap(
             against=self._name,
             sha256=self._digest,
+            min_share=self._min_share,
             num_exact=self._counts["exact"],
             num_ngram=self._counts["ngram"],
             examples=tuple(self._examples),
@@ -265,16 +279,22 @@ class _Writer:
         except _MISSHAPEN as error:
             raise RefusedRowError(f"misshapen:{type(error).__name__}") from error
         fields = converted.model_dump(mode="json")
-        self._refuse_repeat(_compared(self._dataset, fields, Path()), "duplicate")
+        compared = _compared(self._dataset, fields, Path())
+        self._refuse_repeat(near_verbatim(compared), "duplicate")
         if "id" in fields:
-            self._refuse_repeat(f"id {fields['id']}", "duplicate_id")
+            self._refuse_repeat(str(fields["id"]), "duplicate_id")
         return converted
 
     def _refuse_repeat(self, text: str, reason: str) -> None:
-        digest = blake2b(f"{reason} {normalised(text)}".encode(), digest_size=16).digest()
+        digest = blake2b(f"{reason} {text}".encode(), digest_size=16).digest()
         if digest in self._digests:
             raise RefusedRowError(reason)
         self._digests.add(digest)
+
+
+def _counts(writer: _Writer) -> str:
+    refused = "".join(f", {count} {why}" for why, count in writer.refused.most_common())
+    return f"{writer.num_read} read{refused}, {writer.num_dropped} dropped as overlap"
 
 
 def _compared(dataset: Dataset, row: dict[str, Any], path: Path) -> str:

@@ -10,7 +10,8 @@ import gzip
 import importlib
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +23,11 @@ BATCH_ROWS = 256
 
 MAX_CSV_FIELD_BYTES = 16 * 1024 * 1024
 MAX_PARTS_BYTES = 4 * 1024 * 1024
+
+_CHATS = {"prompt", "messages", "conversation", "conversations"}
+_ANSWERS = {"completion", "chosen", "rejected"}
+_LISTS_OF_A_ROW = _CHATS | _ANSWERS | {"tools", "choices", "options", "paragraphs"}
+"""Fields of one row that are lists of objects themselves: chats, tools, what a question offers."""
 
 Rows = Iterator[dict[str, Any]]
 
@@ -104,8 +110,8 @@ def _json(path: Path) -> Rows:
         return
     document = _document(path)
     if isinstance(document, dict):
-        lists = [value for value in document.values() if _is_table(value)]
-        document = lists[0] if len(lists) == 1 else [document]
+        table = _table_in(cast("dict[str, Any]", document))
+        document = [document] if table is None else table
     if not isinstance(document, list):
         raise InvalidArgumentError(f"{path} holds neither a list of rows nor an object with one")
     for number, row in enumerate(cast("list[Any]", document), start=1):
@@ -121,9 +127,14 @@ def _document(path: Path) -> Any:
         raise InvalidArgumentError(f"{path} is not JSON ({error}); get it again") from error
 
 
-def _is_table(value: Any) -> bool:
-    """Whether ``value`` is a list of objects, not of texts or numbers."""
-    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
+def _table_in(document: dict[str, Any]) -> list[Any] | None:
+    """The one list of rows beside numbers and texts about it; None where the object is a row."""
+    nested = [name for name, value in document.items() if isinstance(value, list | dict)]
+    if len(nested) != 1 or nested[0] in _LISTS_OF_A_ROW:
+        return None
+    value = document[nested[0]]
+    is_table = isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
+    return cast("list[Any]", value) if is_table else None
 
 
 def _holds_lines(path: Path) -> bool:
@@ -144,6 +155,8 @@ def _csv(path: Path) -> Rows:
     with path.open(encoding="utf-8-sig", newline="") as text:
         reader = csv.DictReader(text, strict=True)
         try:
+            # Columns without a name, as spreadsheets leave them behind, are in nobody's way.
+            _refuse_repeats([name for name in reader.fieldnames or () if name], path)
             for row in reader:
                 yield _checked_csv(row, path, reader.line_num)
         except (csv.Error, UnicodeDecodeError) as error:
@@ -160,10 +173,20 @@ def _checked_csv(row: dict[Any, Any], path: Path, number: int) -> dict[str, Any]
     return row
 
 
+def _refuse_repeats(names: Sequence[str], path: Path) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidArgumentError(
+            f"{path} has several columns called {', '.join(map(repr, repeated))}, and a row holds "
+            "one of a name; rename or remove them"
+        )
+
+
 def _parquet(path: Path) -> Rows:
     parquet = _pyarrow("pyarrow.parquet", path)
     try:
         with parquet.ParquetFile(path) as file:
+            _refuse_repeats(file.schema_arrow.names, path)
             for batch in file.iter_batches(batch_size=BATCH_ROWS):
                 yield from batch.to_pylist()
     except _damage(path) as error:
@@ -185,6 +208,7 @@ def _arrow(path: Path) -> Rows:
     ipc = _pyarrow("pyarrow.ipc", path)
     try:
         with path.open("rb") as data, ipc.open_stream(data) as stream:
+            _refuse_repeats(stream.schema.names, path)
             for batch in stream:
                 # Arrow trusts the offsets in a file: damaged ones would crash the process.
                 batch.validate(full=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from troupe.data.rows import read_rows
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.content import writable
 from troupe.tasks.family import Split
 
 Row = dict[str, Any]
@@ -103,6 +104,12 @@ def _row(row: object, name: str, index: int) -> Row:
             f"{name} row {index} cannot be written as JSON ({error}); keep texts, numbers, lists "
             "and dicts, and load anything else in the functions"
         ) from error
+    written = json.dumps(plain, ensure_ascii=False)
+    if written != writable(written):
+        raise InvalidArgumentError(
+            f"{name} row {index} holds a lone surrogate, which is no character, such as half of a "
+            "cut emoji; take it out, as text.encode(errors='ignore').decode() does"
+        )
     return plain
 
 

@@ -48,7 +48,12 @@ class NamedActions:
         self._folded = {name.casefold(): value for name, value in self._by_name.items()}
 
     def read(self, text: str) -> Any:
-        return self._folded.get(last_line(text).casefold())
+        line = _whole_last_line(text)
+        # A name may itself be, or hold, what is taken off an answer: "*", "up!", "move: left".
+        for said in (line, _LABEL.sub("", line), last_line(text)):
+            if said.casefold() in self._folded:
+                return self._folded[said.casefold()]
+        return None
 
     def ask(self) -> str:
         return "End your answer with one line that is one of: " + ", ".join(self._by_name)
@@ -147,8 +152,11 @@ def last_line(text: str) -> str:
 
     Only the last line counts, so naming every action at once names the last one only.
     """
-    line = text[-MAX_TEXT:].rstrip().rpartition("\n")[2].strip()
-    return _LABEL.sub("", line).strip().strip(".!`'\"*").strip()
+    return _LABEL.sub("", _whole_last_line(text)).strip(".!`'\"*").strip()
+
+
+def _whole_last_line(text: str) -> str:
+    return text[-MAX_TEXT:].rstrip().rpartition("\n")[2].strip()
 
 
 def _refused(constant: str) -> Any:

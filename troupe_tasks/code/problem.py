@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from troupe.data.overlap import normalised
+from troupe.data.overlap import near_verbatim
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split
 
@@ -144,7 +144,7 @@ class Problem(_Part):
     @property
     def compared(self) -> str:
         """What a train problem and a held-out one must not share: the statement."""
-        return normalised(self.statement)
+        return near_verbatim(self.statement)
 
     @property
     def own_split(self) -> Split:

@@ -17,7 +17,8 @@ from troupe_tasks.writing.row import WritingRow
 MIN_WORDS = 30
 """A shorter post leaves nothing to sum up."""
 
-_FIELD = re.compile(r"^(SUBREDDIT|TITLE|POST):", re.MULTILINE)
+_TITLE = re.compile(r"^TITLE:", re.MULTILINE)
+_POST = re.compile(r"^POST:", re.MULTILINE)
 _END = re.compile(r"\s*TL;DR:\s*$")
 
 
@@ -26,8 +27,7 @@ def convert(row: Row) -> dict[str, Any]:
     if post := optional_text(row, "post"):
         title = optional_text(row, "title")
     else:
-        fields = _fields(text(row, "prompt"))
-        title, post = fields.get("TITLE", ""), fields.get("POST", "")
+        title, post = _title_and_post(text(row, "prompt"))
     if len(post.split()) < MIN_WORDS:
         raise RefusedRowError("post_too_short")
     body = f"{title}\n\n{post}".strip()
@@ -39,10 +39,11 @@ def convert(row: Row) -> dict[str, Any]:
     }
 
 
-def _fields(prompt: str) -> dict[str, str]:
-    parts = _FIELD.split(_END.sub("", prompt))
-    names, values = parts[1::2], parts[2::2]
-    return {name: value.strip() for name, value in zip(names, values, strict=True)}
+def _title_and_post(prompt: str) -> tuple[str, str]:
+    """The two fields; whatever labels the post's own lines begin with are part of it."""
+    head, *post = _POST.split(_END.sub("", prompt), maxsplit=1)
+    title = _TITLE.split(head, maxsplit=1)[1:]
+    return "".join(title).strip(), "".join(post).strip()
 
 
 DATASET = Dataset(

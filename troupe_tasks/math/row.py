@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from troupe.data.overlap import normalised
+from troupe.data.overlap import near_verbatim
 from troupe.data.taskset import PreparedRow
 
 MAX_PROBLEM_CHARS = 20_000
@@ -35,7 +35,7 @@ class MathRow(PreparedRow):
     @property
     def compared(self) -> str:
         """The problem."""
-        return normalised(self.problem)
+        return near_verbatim(self.problem)
 
     @model_validator(mode="after")
     def _is_answered(self) -> Self:

@@ -2,7 +2,7 @@
 
 from pydantic import ConfigDict, Field
 
-from troupe.data.overlap import normalised
+from troupe.data.overlap import near_verbatim
 from troupe.data.taskset import PreparedRow
 
 MAX_PARAGRAPHS = 200
@@ -28,7 +28,7 @@ class SearchRow(PreparedRow):
     @property
     def compared(self) -> str:
         """The question."""
-        return normalised(self.question)
+        return near_verbatim(self.question)
 
 
 def merged(paragraphs: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field
 
-from troupe.data.overlap import normalised
+from troupe.data.overlap import near_verbatim
 from troupe.data.taskset import PreparedRow
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe_tasks.sql.guard import FILE_BUDGET, run_query
@@ -36,7 +36,7 @@ class SqlRow(PreparedRow):
     @property
     def compared(self) -> str:
         """The question, of its database: many databases are asked how many rows they have."""
-        return f"{self.db_id} {normalised(self.question)}"
+        return f"{self.db_id} {near_verbatim(self.question)}"
 
 
 def published_instance(row: SqlRow, databases: Path) -> Instance:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from troupe.data.overlap import normalised
+from troupe.data.overlap import near_verbatim
 from troupe.data.taskset import PreparedRow
 
 
@@ -32,4 +32,4 @@ class Tau2Row(PreparedRow):
     @property
     def compared(self) -> str:
         """What the customer wants."""
-        return normalised(self.ticket)
+        return near_verbatim(self.ticket)

@@ -2,7 +2,7 @@
 
 from pydantic import ConfigDict, Field
 
-from troupe.data.overlap import normalised
+from troupe.data.overlap import near_verbatim
 from troupe.data.taskset import PreparedRow
 
 MAX_TEXT_CHARS = 20_000
@@ -28,4 +28,4 @@ class WritingRow(PreparedRow):
     @property
     def compared(self) -> str:
         """The text, whatever its title."""
-        return normalised(self.text)
+        return near_verbatim(self.text)

@@ -48,7 +48,7 @@ def test_prepare_when_the_hub_has_the_files_then_revision_and_checksums_are_in_t
         done = prepare(hub.url, tmp_path, "--split", "test", "--revision", "v1", "--json")
         assert done.returncode == 0, done.stderr
         manifest = json.loads(done.stdout)
-        assert manifest["revision"] == SHA
+        assert manifest["splits"]["test"]["revision"] == SHA
         assert manifest["hub_id"] == "openai/gsm8k"
         record = manifest["splits"]["test"]
         assert record["inputs"] == [

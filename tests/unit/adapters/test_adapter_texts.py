@@ -28,6 +28,27 @@ def test_named_actions_when_read_then_only_the_last_line_counts(text: str, actio
     assert NAMED.read(text) == action
 
 
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("*", 2),
+        ("Times it is.\nAction: *", 2),
+        ("Move: Left", 4),
+        ("answer: move: left", 4),
+        ("**move: left**", 4),
+        ("up!", 5),
+        ("action: UP!", 5),
+        ("+.", 0),
+        ("**", None),
+        ("up", None),
+    ],
+)
+def test_named_actions_when_names_hold_punctuation_then_each_can_be_chosen(
+    text: str, action: int | None
+) -> None:
+    assert NamedActions({"+": 0, "*": 2, "move: left": 4, "up!": 5}).read(text) == action
+
+
 @given(st.text(max_size=300))
 def test_read_when_the_text_is_anything_then_never_fails(text: str) -> None:
     parsers = (

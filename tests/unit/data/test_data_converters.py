@@ -87,7 +87,13 @@ def _converted(name: str, row: dict[str, Any]) -> dict[str, Any]:
             {"prompt": f"SUBREDDIT: r/x\n\nTITLE: T\n\nPOST: {POST}\n\nTL;DR:", "completion": " c"},
             {"title": "T", "text": f"T\n\n{POST}"},
         ),
+        (
+            "tldr",
+            {"prompt": f"TITLE: T\n\nPOST: a\nTITLE: b\nPOST: {POST}\nTL;DR: or\n\nTL;DR:"},
+            {"title": "T", "text": f"T\n\na\nTITLE: b\nPOST: {POST}\nTL;DR: or"},
+        ),
         ("tldr", {"id": "x", "title": "T", "post": POST, "summary": "s"}, {"text": f"T\n\n{POST}"}),
+        ("tldr", {"id": "x", "title": float("nan"), "post": POST}, {"text": POST}),
         (
             "arxiv_abstract",
             {"article_id": "1", "abstract_text": ["<S> a b </S>"] * 20, "token_count": 40},
@@ -115,6 +121,8 @@ def test_convert_on_a_published_row_then_gives_the_tasks_own(
         ("olympiadbench", WITH_ERROR, "needs_tolerance"),
         ("olympiadbench", {"question": "q", "final_answer": ["1", "2"]}, "not_one_final_answer"),
         ("olympiadbench", {"question": "q", "final_answer": None}, "no_final_answer"),
+        ("polaris", {"problem": "p", "answer": float("nan")}, "no_answer"),
+        ("polaris", {"problem": "p", "answer": float("-inf")}, "no_answer"),
         ("dapo_math", {"prompt": "p", "extra_info": None}, "no_index"),
         ("dapo_math", NO_TRUTH, "no_ground_truth"),
         ("tldr", {"prompt": "POST: short\nTL;DR:"}, "post_too_short"),

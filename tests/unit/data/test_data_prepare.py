@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from troupe.cli.main import run
+from troupe.data.dataset import Row
 from troupe.data.manifest import Manifest, read_manifest
 from troupe.data.prepare import Options, prepare
 from troupe.data.prepared import PreparedRows, SplitRows
@@ -35,7 +37,7 @@ def _source(folder: Path, **splits: list[dict[str, Any]]) -> Source:
 
 TRAIN = [
     _row("How many are 3 + 4 apples?", 7),
-    _row("HOW many are 3+4 apples", 7),
+    _row("HOW many  are 3 + 4 apples?", 7),
     _row("How many are 3 - 4 apples?", -1),
     {"question": "no answer", "answer": "none"},
     {"question": "x" * 30_000, "answer": "#### 1"},
@@ -54,6 +56,23 @@ def test_prepare_when_rows_are_refused_then_every_row_is_counted_once(tmp_path: 
     ]
     assert [row["answer"] for row in written] == ["7", "-1", "18"]
     assert set(written[0]) == {"id", "problem", "answer", "source"}
+
+
+def test_prepare_when_rows_differ_in_a_sign_alone_then_none_is_a_duplicate(tmp_path: Path) -> None:
+    source = _source(tmp_path / "in", train=[_row(f"What is 3 {sign} 4?", 1) for sign in "±÷&|"])
+    assert not prepare(GSM8K, source, tmp_path, Options(("train",))).splits["train"].refused
+
+
+def test_prepare_when_ids_differ_in_their_signs_then_they_are_not_equal(tmp_path: Path) -> None:
+    def convert(row: Row) -> dict[str, Any]:
+        return {**row, "answer": "1", "source": "s"}
+
+    names = ("train_1.0", "train 1 0", "Train_1.0", "train_1.0")
+    rows = [{"id": name, "problem": f"problem {n}"} for n, name in enumerate(names)]
+    source = _source(tmp_path / "in", train=rows)
+    dataset = replace(GSM8K, convert=convert)
+    train = prepare(dataset, source, tmp_path, Options(("train",))).splits["train"]
+    assert train.refused == {"duplicate_id": 1}
 
 
 def test_prepare_when_train_meets_test_then_says_so_and_drops_it_when_asked(
@@ -161,6 +180,62 @@ def test_prepare_when_a_published_file_is_damaged_then_leaves_the_old_file_whole
         prepare(GSM8K, damaged, tmp_path, Options(("test",)))
     assert (tmp_path / "gsm8k/test.jsonl").read_bytes() == before
     assert not list((tmp_path / "gsm8k").glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "drop_overlap", "counts"),
+    [
+        ([], False, "0 read, 0 dropped"),
+        ([{"problem": "a", "answer": "1"}] * 2, False, "2 read, 2 no_question, 0 dropped"),
+        (TEST, True, "2 read, 2 dropped as overlap"),
+    ],
+)
+def test_prepare_when_a_split_would_be_empty_then_says_why_and_leaves_the_old_file(
+    rows: list[dict[str, Any]], drop_overlap: bool, counts: str, tmp_path: Path
+) -> None:
+    prepare(GSM8K, _source(tmp_path / "in", train=TRAIN, test=TEST), tmp_path, Options())
+    folder = tmp_path / "gsm8k"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    wrong = _source(tmp_path / "in2", train=rows)
+    options = Options(("train",), drop_overlap=drop_overlap)
+    with pytest.raises(InvalidArgumentError, match=f"no row of split 'train' of GSM8K: {counts}"):
+        prepare(GSM8K, wrong, tmp_path, options)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_prepare_when_splits_come_from_two_revisions_then_each_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    path = _source(tmp_path / "in", train=TRAIN, test=TEST).path
+    prepare(GSM8K, Source(path, "rev-a"), tmp_path, Options(("train",), drop_overlap=True))
+    options = Options(("test",), min_share=0.3)
+    splits = prepare(GSM8K, Source(path, "rev-b"), tmp_path, options).splits
+    assert {name: record.revision for name, record in splits.items()} == {
+        "train": "rev-a",
+        "test": "rev-b",
+    }
+    assert splits["train"].options == {"drop_overlap": "true", "min_share": "0.5"}
+    assert splits["test"].options == {"drop_overlap": "false", "min_share": "0.3"}
+    assert [overlap.min_share for overlap in splits["train"].overlaps] == [0.3]
+    card = (tmp_path / "gsm8k/README.md").read_text()
+    assert "| test | rev-b | 2 |" in card
+    assert "| train | rev-a | 6 |" in card
+
+
+def test_read_manifest_when_it_has_one_revision_for_all_splits_then_no_split_is_given_it(
+    tmp_path: Path,
+) -> None:
+    source = Source(_source(tmp_path / "in", train=TRAIN, test=TEST).path, "new")
+    prepare(GSM8K, source, tmp_path, Options())
+    path = tmp_path / "gsm8k" / "manifest.json"
+    document = json.loads(path.read_text())
+    for record in document["splits"].values():
+        del record["revision"], record["options"]
+    old = {**document, "format": 1, "revision": "old", "options": {"min_share": "0.5"}}
+    path.write_text(json.dumps(old))
+    splits = prepare(GSM8K, source, tmp_path, Options(("test",))).splits
+    assert (splits["train"].revision, splits["test"].revision) == (None, "new")
+    assert splits["train"].num_written == 3
 
 
 def test_prepare_when_one_split_follows_another_then_the_manifest_has_both(tmp_path: Path) -> None:

@@ -67,6 +67,40 @@ def test_read_rows_on_one_object_then_is_one_row(tmp_path: Path) -> None:
     assert list(read_rows(path)) == ROWS[:1]
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": [{"role": "user", "content": "2 + 2"}], "answer": "4"},
+        {"question": "Which?", "options": [{"label": "A"}, {"label": "B"}], "answer": "A"},
+        {"text": "a", "info": {"n": 1}, "marks": [{"at": 1}]},
+    ],
+)
+def test_read_rows_on_one_object_with_a_list_of_its_own_then_is_one_row(
+    tmp_path: Path, row: dict[str, Any]
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(row))
+    assert list(read_rows(path)) == [row]
+
+
+def test_read_rows_on_csv_with_unnamed_columns_then_gives_the_named_ones(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer,,\n1,3,,\n")
+    assert list(read_rows(path)) == [{"question": "1", "answer": "3", "": ""}]
+
+
+def test_read_rows_on_columnar_files_with_repeated_names_then_says_which(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pa.ipc.new_stream(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.parquet", "a.arrow"):
+        with pytest.raises(InvalidArgumentError, match="several columns called 'text'"):
+            list(read_rows(tmp_path / name))
+
+
 def test_read_rows_on_csv_then_gives_texts(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('question,answer\n"1, or\n2?",3\n')
@@ -106,6 +140,7 @@ def test_read_rows_when_rows_are_many_then_reads_only_what_is_asked_for(tmp_path
         ("a.json", "{", "not JSON"),
         ("a.json", "[1, 2]", "item 1"),
         ("a.csv", "a,b\n1\n", "line 2: more or fewer fields"),
+        ("a.csv", "a,b,a\n1,2,3\n", "several columns called 'a'"),
         ("a.parquet", "no", "not Parquet"),
         ("a.arrow", "no", "not an Arrow stream"),
         ("a.pkl", "no", "not read here"),

@@ -43,6 +43,8 @@ def test_row_when_the_job_has_one_agent_then_needs_no_name(tmp_path: Path) -> No
         ({"prompt": "2 + 2"}, "give either 'messages' or 'prompt'"),
         ({"answer": ""}, "'answer' must be a text that is not empty"),
         ({"answer": {"solver": "4"}}, "'answer' must be a text"),
+        ({"answer": "4 \ud83d"}, "a text holds a lone surrogate"),
+        ({"messages": [{"role": "user", "content": "\ud83d"}]}, "a text holds a lone surrogate"),
         ({"messages": []}, "at least one message"),
         ({"messages": "2 + 2"}, "at least one message"),
         ({"messages": [*GOOD["messages"], {"role": "tool", "content": "4"}]}, "message 2 must"),

@@ -77,5 +77,16 @@ def test_taskset_when_a_test_row_differs_where_it_counts_then_is_accepted(
 
 
 def test_taskset_when_nothing_is_compared_then_is_accepted(tmp_path: Path) -> None:
-    empty = {**MATH, "problem": "?"}
+    empty = {**MATH, "problem": " "}
     assert _family("math", tmp_path, empty, empty).taskset().size("test") == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "other"),
+    [("3 ± 4 = ?", "3 ÷ 4 = ?"), ("Solve .5x = 1.", "Solve 5x = 1."), ("2*(3+4)", "(2*3)+4")],
+)
+def test_taskset_when_a_sign_of_a_test_problem_differs_then_is_accepted(
+    problem: str, other: str, tmp_path: Path
+) -> None:
+    train, test = ({**MATH, "problem": text} for text in (problem, other))
+    assert _family("math", tmp_path, train, test).taskset().size("test") == 1

@@ -1,8 +1,10 @@
 import asyncio
 import contextlib
 import errno
+import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +48,13 @@ def test_rollout_when_it_asks_then_waits_until_it_is_answered(held: Any) -> None
     ((number, (agent, _)),) = shown["asked"].items()
     assert agent == "b"
     assert lives.answer(1, number, said("y")) == {"end": {"told": [said("x"), said("y")]}}
+
+
+def test_rows_in_when_a_row_holds_line_separators_then_they_are_part_of_it(tmp_path: Path) -> None:
+    rows = [{"question": "a\u2028b\u2029c\u0085d"}, {"question": "e"}]
+    lines = "\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    (tmp_path / "rows.jsonl").write_text(lines + "\n", encoding="utf-8-sig")
+    assert rollouts.rows_in(tmp_path / "rows.jsonl") == rows
 
 
 def test_rollout_when_others_draw_between_its_turns_then_draws_the_same(held: Any) -> None:

@@ -63,6 +63,12 @@ def test_digest_when_rows_differ_then_differs(before: list[Any], after: list[Any
     assert TaskRows.of(before).digest != TaskRows.of(after).digest
 
 
+@pytest.mark.parametrize("row", [{"prompt": "hi \ud83d"}, {"prompt": "hi", "of": [{"\udc00": 1}]}])
+def test_rows_when_one_holds_a_lone_surrogate_then_is_refused_with_its_number(row: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="held_out row 1 holds a lone surrogate"):
+        TaskRows.of(ROWS, [{"prompt": "whole 😀"}, row])
+
+
 def test_digest_when_a_row_moves_to_held_out_then_differs() -> None:
     assert TaskRows.of(ROWS[:20], ROWS[20:]).digest != TaskRows.of(ROWS[:21], ROWS[21:]).digest
 

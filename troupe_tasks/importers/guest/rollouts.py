@@ -145,6 +145,13 @@ def key_of(row: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def rows_in(file: Path) -> list[Any]:
+    """The rows of a JSON Lines file, as ``troupe.data.rows`` reads it."""
+    # str.splitlines would also end a row at U+2028, which JSON may hold as it is.
+    with file.open(encoding="utf-8-sig") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
 def serve_local_rows(files: dict[str, str]) -> None:
     """Let ``datasets.load_dataset`` read these ids from files of ours instead of the hub."""
     if not files:
@@ -158,8 +165,7 @@ def serve_local_rows(files: dict[str, str]) -> None:
     def local(path: str, *args: Any, **kwargs: Any) -> Any:
         if path not in files:
             return load(path, *args, **kwargs)
-        rows = [json.loads(line) for line in Path(files[path]).read_text("utf-8").splitlines()]
-        whole = datasets.Dataset.from_list(rows)
+        whole = datasets.Dataset.from_list(rows_in(Path(files[path])))
         split = kwargs.get("split")
         return whole if split else datasets.DatasetDict({"train": whole, "test": whole})
 
