@@ -155,6 +155,31 @@ def test_dashboard_expressions_when_checked_by_promtool_then_are_promql(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_cost_when_rounds_are_played_ahead_then_shows_the_pace_and_not_a_steps_own_time(
+    promtool: str, tmp_path: Path
+) -> None:
+    """A step ends each 20 s, and each takes 40 s from its opening."""
+    values = {"step": "1+1x90", "step_seconds_count": "1+1x90", "step_seconds_sum": "40+40x90"}
+    values["planned_steps"] = "100x90"
+    series = [{"series": f'troupe_job_{k}{{job_id="a"}}', "values": v} for k, v in values.items()]
+    board = next(path for path in BOARDS if path.stem == "troupe-cost")
+    shown = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(board)}
+    at_20_min = {"Seconds per step": 20.0, "Steps that remain, hours": (100 - 61) * 20 / 3600}
+    checks = [
+        {
+            "expr": f"round({shown[title].replace('$job', '.+')}, 0.001)",
+            "eval_time": "20m",
+            "exp_samples": [{"labels": '{job_id="a"}', "value": round(value, 3)}],
+        }
+        for title, value in at_20_min.items()
+    ]
+    test = {"interval": "20s", "input_series": series, "promql_expr_test": checks}
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"tests": [test]}))
+    done = run(promtool, "test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_dashboards_when_generated_again_then_the_files_are_the_same(tmp_path: Path) -> None:
     generator(ROOT / "scripts/gen_dashboards.py").write(tmp_path)
     made = {p.name: p.read_text() for p in tmp_path.glob("*.json")}

@@ -46,6 +46,11 @@ class EnvApp:
         self._is_serving = False
         _count_from_zero()
 
+    @property
+    def num_in_flight(self) -> int:
+        """Requests queued or being judged, here or in a bundle's process."""
+        return self._pool.in_flight.num + self.bundles.in_flight.num
+
     async def connect(self) -> None:
         """Prove the isolation that was asked for. The router may start later."""
         if self._sandbox.is_required:
@@ -71,7 +76,7 @@ class EnvApp:
 
     async def drain(self) -> None:
         self._is_serving = False
-        await self._pool.wait_idle()
+        await asyncio.gather(self._pool.in_flight.wait_idle(), self.bundles.in_flight.wait_idle())
 
     async def close(self) -> None:
         self._pool.close()
@@ -93,7 +98,7 @@ class EnvApp:
             job_id=self._settings.job_id,
             admin_address=self._settings.admin_address,
             incarnation=self._incarnation,
-            num_in_flight=self._pool.num_requests,
+            num_in_flight=self.num_in_flight,
             is_serving=self._is_serving,
         )
 

@@ -27,6 +27,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
 from troupe.tasks.family import Observation, Task, runs_programs
 from troupe_env.families import Loaded
+from troupe_env.in_flight import InFlight
 from troupe_env.settings import MIN_THREADS, EnvSettings
 
 _log = get_logger(__name__)
@@ -41,15 +42,8 @@ class JudgingPool:
         self._settings = settings
         self._num_threads = settings.threads or MIN_THREADS
         self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="env")
-        self._num_requests = 0
+        self.in_flight = InFlight()
         self._deadlines: dict[int, float] = {}
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    @property
-    def num_requests(self) -> int:
-        """Requests queued or being judged."""
-        return self._num_requests
 
     async def run(self, what: str, work: Callable[[], _T], timeout_s: float) -> _T:
         """``work()`` on a thread.
@@ -109,10 +103,6 @@ class JudgingPool:
                 )
             await asyncio.sleep(_WATCH_S)
 
-    async def wait_idle(self) -> None:
-        """Return when nothing is being judged."""
-        await self._idle.wait()
-
     def close(self) -> None:
         """Accept no more work; hanging threads are abandoned, and the process ends over them."""
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -121,20 +111,20 @@ class JudgingPool:
         self, what: str, works: Sequence[Callable[[], _T]], timeout_s: float
     ) -> list[_T]:
         limit = self._settings.max_requests
-        if self._num_requests >= limit:
+        if self.in_flight.num >= limit:
             raise OverloadedError(
                 f"The env service judges or queues {limit} requests already; try again, add "
                 "replicas, or raise TROUPE_ENV_MAX_REQUESTS."
             )
         limit_s = min(timeout_s, self._settings.call_timeout_s * len(works))
-        self._count(+1)
         loop = asyncio.get_running_loop()
         deadline = time.monotonic() + limit_s
         calls = [self._bound(work, deadline) for work in works]
         futures = [loop.run_in_executor(self._pool, call) for call in calls]
         try:
-            async with asyncio.timeout(limit_s):
-                return list(await asyncio.gather(*futures))
+            with self.in_flight.one():
+                async with asyncio.timeout(limit_s):
+                    return list(await asyncio.gather(*futures))
         except TimeoutError as error:
             raise DeadlineError(
                 f"{what} did not finish in {limit_s:g} s: the task's code is slow or hangs, or the "
@@ -143,7 +133,6 @@ class JudgingPool:
         finally:
             for future in futures:
                 future.cancel()
-            self._count(-1)
 
     def _bound(self, work: Callable[[], _T], deadline: float) -> Callable[[], _T]:
         """``work`` for a thread, which goes on in the caller's trace."""
@@ -161,14 +150,6 @@ class JudgingPool:
     def _overdue(self, by_s: float) -> int:
         now = time.monotonic()
         return sum(now > deadline + by_s for deadline in list(self._deadlines.values()))
-
-    def _count(self, change: int) -> None:
-        self._num_requests += change
-        metrics.ENV_QUEUED.set(self._num_requests)
-        if self._num_requests:
-            self._idle.clear()
-        else:
-            self._idle.set()
 
 
 def begun(loaded: Loaded, task: Task, agents: Sequence[str]) -> Start:

@@ -11,13 +11,13 @@ from redis.exceptions import RedisError
 
 from troupe.aio import cancel_all
 from troupe.api.router.v1 import router_pb2_grpc
-from troupe.errors import TroupeError
 from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.serving import replica_name
 from troupe.runtime.streams.memory import RedisMemory
 from troupe.runtime.streams.redis import connect
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.transient import is_of_code
 from troupe_router.conduct.controller import ControllerParts
 from troupe_router.conduct.dry_runs import DryRuns
 from troupe_router.conduct.launching import Launching
@@ -160,32 +160,36 @@ class RouterApp:
     async def run(self) -> None:
         """Conduct and play jobs and serve REST until cancelled; the end of any ends the process."""
         assert self._supervisor is not None and self._serving is not None
-        assert self._keeper is not None
-        working = [asyncio.create_task(self._supervisor.run())]
-        if self._players is not None:
-            working.append(asyncio.create_task(self._players.run()))
+        assert self._keeper is not None and self._rest is not None
         every_s = self._settings.watch_s
-        beside = [
-            asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s)),
-            asyncio.create_task(self._follow_certificate()),
-            asyncio.create_task(self._keeper.run()),
-            asyncio.create_task(self._watch_disk()),
-            asyncio.create_task(self._watch_memory()),
+        works = [
+            self._supervisor.run(),
+            keep_counting(self._store, self._members, every_s=every_s),
+            self._keeper.run(),
+            self._watch_disk(),
+            self._watch_memory(),
         ]
+        if self._players is not None:
+            works.append(self._players.run())
+        if self._certificate is not None and (context := self._rest.config.ssl) is not None:
+            works.append(self._certificate.follow(context))
+        working = [asyncio.create_task(work) for work in works]
         try:
             await asyncio.wait({*working, self._serving}, return_when=asyncio.FIRST_COMPLETED)
             for task in (*working, self._serving):
                 if task.done():
                     task.result()
         finally:
-            await cancel_all(*working, *beside)
+            await cancel_all(*working)
 
     async def _watch_disk(self) -> None:
         """Measure the room for run folders each second."""
         while True:
             try:
                 await asyncio.to_thread(self._disk.look)
-            except OSError as error:
+            except Exception as error:
+                if not isinstance(error, OSError) and is_of_code(error):
+                    raise
                 _log.warning("disk.not_measured", error=str(error))
             metrics.RUNS_FREE_BYTES.set(self._disk.free_bytes)
             metrics.RUNS_SIZE_BYTES.set(self._disk.total_bytes)
@@ -196,16 +200,13 @@ class RouterApp:
         while True:
             try:
                 await self._memory.look(self._connected())
-            except TroupeError as error:
-                _log.warning("redis.not_measured", error=error.message)
+            except Exception as error:
+                if is_of_code(error):
+                    raise
+                _log.warning("redis.not_measured", error=str(error))
             metrics.REDIS_USED_BYTES.set(self._memory.used_bytes)
             metrics.REDIS_LIMIT_BYTES.set(self._memory.limit_bytes)
             await asyncio.sleep(_DISK_S)
-
-    async def _follow_certificate(self) -> None:
-        assert self._rest is not None
-        if self._certificate is not None and (context := self._rest.config.ssl) is not None:
-            await self._certificate.follow(context)
 
     async def drain(self) -> None:
         """Stop playing and conducting; end the processes that this router launched."""

@@ -10,6 +10,7 @@ from typing import Any
 import grpc.aio
 import pytest
 from hostile_bundle import ACT, ERRORS, HONEST, LOOK, SECRET, outside
+from prometheus_client import REGISTRY
 
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import (
@@ -48,6 +49,7 @@ class Echo(SimpleTask):
         return self.transition(state, 1.0, done=True, info={"said": said})
 """
 """It runs what an agent says: each attack is an action."""
+WAIT_S = 60.0
 FACTS = TaskFacts(agents=["agent"], local_terms={"agent": {}})
 
 
@@ -64,9 +66,13 @@ class BundleRouter(RouterServiceServicer):
     def __init__(self) -> None:
         self.bundles: dict[str, Bundle] = {}
         self.num_asked = 0
+        self.is_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.may_answer.set()
 
     async def GetBundle(self, request: Any, context: Any) -> router.GetBundleResponse:
         self.num_asked += 1
+        self.is_asked.set()
+        await self.may_answer.wait()
         if request.digest not in self.bundles:
             raise NotFoundError(f"no bundle {request.digest}")
         return router.GetBundleResponse(archive=self.bundles[request.digest].archive)
@@ -308,3 +314,39 @@ async def test_packages_when_no_index_is_set_then_are_refused(world: BundleWorld
     async with world.client(bundle) as client:
         with pytest.raises(InvalidArgumentError, match="TROUPE_BUNDLE_INDEX"):
             await first(client)
+
+
+async def test_call_when_under_way_in_a_bundle_then_is_in_flight_and_the_drain_waits_for_it(
+    world: BundleWorld,
+) -> None:
+    def in_flight() -> tuple[int, float | None]:
+        return world.app.num_in_flight, REGISTRY.get_sample_value("troupe_env_in_flight_requests")
+
+    world.bundles.may_answer.clear()
+    async with world.client(code()) as client:
+        call = asyncio.create_task(first(client))
+        async with asyncio.timeout(WAIT_S):
+            await world.bundles.is_asked.wait()
+        assert in_flight() == (1, 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await world.app.drain()
+        world.bundles.may_answer.set()
+        async with asyncio.timeout(WAIT_S):
+            await world.app.drain()
+        assert in_flight() == (0, 0)
+        assert (await call).startswith("a")
+
+
+async def test_step_when_a_bundle_judges_then_its_actions_and_its_time_are_counted(
+    world: BundleWorld,
+) -> None:
+    def counts() -> list[float]:
+        success = {"success": "false"}
+        samples = (("troupe_env_actions_total", success), ("troupe_env_step_seconds_count", {}))
+        return [REGISTRY.get_sample_value(name, labels) or 0.0 for name, labels in samples]
+
+    before = counts()
+    async with world.client(code()) as client:
+        await said(client, "1", "2", "3")
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [3, 1]

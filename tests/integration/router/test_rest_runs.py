@@ -18,7 +18,13 @@ from rest_world import (
     write_lines,
 )
 
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.ids import train_round
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.ledger import StepLedger
+
 JOB = "/v1/jobs/demo-1"
+AHEAD = {"max_staleness": 2, "algorithm": {"group_size": 2, "loss": {"importance": {}}}}
 
 
 @pytest.fixture
@@ -338,3 +344,24 @@ async def test_progress_of_a_queued_job_says_that_it_waits(world: RestWorld) -> 
     found = await get(world, "/progress")
     assert (found["state"], found["waiting"]["phase"]) == ("queued", "queue")
     assert found["versions"] == {}
+
+
+@pytest.mark.parametrize(("more", "pace_s"), [({}, 4.0), (AHEAD, 1.5)])
+async def test_pace_when_rounds_are_played_ahead_then_is_from_the_end_of_a_step_to_the_next(
+    more: dict[str, Any], pace_s: float, redis: Redis, tmp_path: Path
+) -> None:
+    async with rest_world(redis, tmp_path) as world:
+        document = spec_document(tmp_path, steps=8, **more)
+        assert (await world.http.post("/v1/jobs", json=document)).status_code == 201
+        ledger, lines = StepLedger(redis, "demo-1"), list[dict[str, Any]]()
+        for step, ended_at in enumerate((1004.0, 1005.0, 1007.0, 1107.0)):
+            name = train_round(step)
+            await ledger.open_round(name, pb.ROUND_KIND_TRAIN, step, [])
+            opened_at = ended_at - 4.0
+            await redis.hset(keys.round_state("demo-1", name), "opened_at", str(opened_at))
+            line = {"kind": "train", "step": step, "wall_s": 4.0, "interrupted": step == 3}
+            lines.append(line)
+        write_lines(world.settings.runs_dir / "demo-1" / "metrics.jsonl", lines)
+        await world.store.set_step("demo-1", 4)
+        found = await get(world, "/progress")
+    assert (found["seconds_per_step"], found["eta_s"]) == (pace_s, 4 * pace_s)

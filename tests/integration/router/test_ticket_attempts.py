@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from job_world import JOB, World, job_spec, tickets
 from no_memory import NoMemory
+from prometheus_client import REGISTRY
 from redis.asyncio import Redis
 
 from troupe.api.records.v1 import records_pb2 as pb
@@ -255,6 +256,34 @@ async def test_workers_when_redis_refuses_then_the_error_ends_them(
     with pytest.raises(TroupeError, match="Redis refused"):
         async with asyncio.timeout(30):
             await workers.run()
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+async def test_ticket_when_another_player_ended_it_meanwhile_then_is_not_counted_again(
+    failures: int, world: World
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    class Held(Player):
+        async def play(self, ticket: pb.Ticket, *, start: Start | None = None) -> Played:
+            began.set()
+            await go_on.wait()
+            return await super().play(ticket)
+
+    def counted() -> list[float | None]:
+        labels = [{"job_id": JOB, "outcome": outcome} for outcome in ("done", "dropped")]
+        return [REGISTRY.get_sample_value("troupe_router_tickets_total", of) for of in labels]
+
+    [ticket] = tickets(ROUND, 1)
+    episode = pb.Episode(episode_id=ticket.ticket_id, round_id=ROUND)
+    async with playing(world, Held(failures, ValueError), claim_idle_s=3600) as workers:
+        before = counted()
+        async with asyncio.timeout(30):
+            await began.wait()
+            assert await world.ledger.complete_ticket(ticket, "0-1", [], episode)
+            go_on.set()
+            await workers.drain()
+    assert counted() == before
 
 
 async def test_ticket_when_its_player_leaves_then_the_next_claims_it_at_once(

@@ -46,6 +46,19 @@ class DeadTracker:
         raise UnavailableError("nobody listens there")
 
 
+class UnfinishedTracker:
+    """Takes every line, and can't end its run."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        self._run = run
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        return None
+
+    def close(self, state: str) -> None:
+        raise UnavailableError("the upload failed")
+
+
 class HungTracker:
     """Never comes back from its first line."""
 
@@ -237,6 +250,15 @@ async def test_trackers_when_one_is_dead_then_the_others_get_every_line_and_it_i
     assert [row["step"] for row in rows] == ["1", "2", "3"]
     (failed,) = await said(world, "tracker.failed")
     assert "nobody listens there" in failed["error"]
+
+
+async def test_trackers_when_one_fails_at_the_end_of_the_job_then_it_is_told(world: World) -> None:
+    kinds = [{"kind": f"{__name__}:UnfinishedTracker"}]
+    record = await world.add_job(job_spec(trackers=kinds), "running")
+    trackers = await feed(world, record)
+    await trackers.close(LINES, "succeeded")
+    (failed,) = await said(world, "tracker.failed")
+    assert "the upload failed" in failed["error"]
 
 
 async def test_trackers_when_the_router_comes_back_then_no_line_is_told_twice(world: World) -> None:

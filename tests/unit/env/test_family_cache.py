@@ -118,7 +118,7 @@ async def test_family_when_evicted_while_a_step_waits_for_a_thread_then_is_close
     blocker = asyncio.create_task(pool.run("Reset", lambda: is_free.wait(WAIT_S), WAIT_S))
     step = asyncio.create_task(EnvServicer(settings, families, pool).Step(request, Call()))
     async with asyncio.timeout(WAIT_S):
-        while pool.num_requests < 2:  # noqa: ASYNC110 - a count, not an event
+        while pool.in_flight.num < 2:  # noqa: ASYNC110 - a count, not an event
             await asyncio.sleep(0)
     families.get(kind, '{"number": 2}')
     closed_meanwhile = [*Closable.closed]

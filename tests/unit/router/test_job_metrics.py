@@ -65,6 +65,18 @@ def test_step_line_when_observed_then_every_part_has_its_series() -> None:
     assert read("troupe_job_success_ratio", kind="train") == 0.75
 
 
+def test_value_of_a_replica_when_it_is_in_no_later_line_then_goes() -> None:
+    job_metrics.observe_line(JOB, {**LINE, "replica_idle": {"a": 0.25, "b": 0.5}, "entropy": 0.5})
+    job_metrics.observe_line(JOB, {**LINE, "step": 5, "replica_idle": {"b": 0.75}})
+    assert read("troupe_job_learning_value", policy="", name="replica_idle.a") is None
+    assert read("troupe_job_learning_value", policy="", name="replica_idle.b") == 0.75
+    # A step without gradients has none, and an alert looks at the last one.
+    assert read("troupe_job_learning_value", policy="", name="entropy") == 0.5
+    job_metrics.observe_line(JOB, {**LINE, "step": 6})
+    assert read("troupe_job_learning_value", policy="", name="replica_idle.b") is None
+    assert read("troupe_job_learning_value", policy="planner", name="loss") == 0.25
+
+
 def test_eval_line_when_observed_then_sets_held_out_success_only() -> None:
     job_metrics.observe_line(JOB, {"kind": "eval", "step": 0, "success": 0.5})
     assert read("troupe_job_success_ratio", kind="eval") == 0.5

@@ -1,6 +1,8 @@
 """The settings that every service has; each service's Settings class derives from them."""
 
-from pydantic import Field
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -27,7 +29,9 @@ class ServingSettings(BaseSettings):
     actions at once; the others lower it."""
     grace_s: float = Field(default=10.0, ge=0.0)
     """Time for work in flight to end after SIGTERM, seconds."""
-    log_level: str = "info"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], BeforeValidator(str.lower)
+    ] = "info"
     """debug, info, warning or error."""
     router: str = "127.0.0.1:8481"
     """host:port of the router's gRPC server."""

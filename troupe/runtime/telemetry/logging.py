@@ -16,7 +16,7 @@ from troupe.runtime.telemetry.tracing import trace_ids
 
 def configure_logging(service: str, *, level: str = "info", **bound: str) -> None:
     """Send structlog and ``logging`` to stderr as JSON lines with ``service`` and ``bound``."""
-    number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+    number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _add_trace_ids,

@@ -132,8 +132,8 @@ ROUTER_FREED_BYTES = Counter(
 )
 ROUTER_ROUTED = Counter(
     "troupe_router_requests_total",
-    "Generate calls sent, by outcome.",
-    ["job_id", "replica", "outcome"],
+    "Calls sent to replicas, by kind (rollout, env) and outcome.",
+    ["job_id", "kind", "replica", "outcome"],
 )
 ROUTER_AFFINITY = Counter(
     "troupe_router_affinity_total",

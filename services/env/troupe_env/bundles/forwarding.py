@@ -1,6 +1,7 @@
 """EnvService that passes a request about a bundle on to the bundle's process; others it answers.
 
-Owns the choice between the two. Never reads what the bundle's process answers.
+Owns the choice between the two, and counts what the bundle's process judges: nobody scrapes that
+one.
 """
 
 from typing import Any, cast
@@ -8,7 +9,8 @@ from typing import Any, cast
 import grpc.aio
 
 from troupe.api.env.v1 import env_pb2 as pb
-from troupe.api.env.v1.env_pb2_grpc import EnvServiceServicer
+from troupe.api.env.v1.env_pb2_grpc import EnvServiceServicer, EnvServiceStub
+from troupe.runtime.telemetry import metrics
 from troupe_env.bundles.processes import BundleProcesses
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -51,9 +53,20 @@ class ForwardingServicer(EnvServiceServicer):
         if not digest:
             return await getattr(self._own, method)(request, context)
         left_s = cast("float | None", cast("Any", context).time_remaining())
-        return await self._bundles.call(
-            digest,
-            method,
-            lambda stub, timeout_s: getattr(stub, method)(request, timeout=timeout_s),
-            float("inf") if left_s is None else left_s,
-        )
+        with self._bundles.in_flight.one():
+            return await self._bundles.call(
+                digest,
+                method,
+                lambda stub, timeout_s: _asked(stub, method, request, timeout_s),
+                float("inf") if left_s is None else left_s,
+            )
+
+
+async def _asked(stub: EnvServiceStub, method: str, request: Any, timeout_s: float) -> Any:
+    if method != "Step":
+        return await getattr(stub, method)(request, timeout=timeout_s)
+    with metrics.ENV_STEP_SECONDS.time():
+        answer = await stub.Step(request, timeout=timeout_s)
+    for outcome in answer.outcomes:
+        metrics.ENV_ACTIONS.labels(str(outcome.is_success).lower()).inc()
+    return answer

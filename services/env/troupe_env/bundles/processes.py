@@ -25,6 +25,7 @@ from troupe.errors import (
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_env.bundles.process import BundleProcess
+from troupe_env.in_flight import InFlight
 from troupe_env.settings import EnvSettings
 
 _log = get_logger(__name__)
@@ -58,6 +59,7 @@ class BundleProcesses:
         self._settings = settings
         self._fetch = fetch
         self._index = BundleSettings().index
+        self.in_flight = InFlight()
         self._root: tempfile.TemporaryDirectory[str] | None = None
         self.running: OrderedDict[str, BundleProcess] = OrderedDict()
         self._starting: dict[str, asyncio.Task[BundleProcess]] = {}

@@ -7,9 +7,9 @@ from typing import NoReturn
 from redis.exceptions import RedisError
 
 from troupe.api.router.v1.router_pb2 import ReplicaKind
-from troupe.errors import TroupeError
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.transient import is_of_code
 from troupe.spec.pools import rollout_pools
 from troupe_router.jobs.state import STATES
 from troupe_router.jobs.store import JobStore
@@ -49,6 +49,8 @@ async def keep_counting(store: JobStore, members: MemberStore, *, every_s: float
     while True:
         try:
             await count(store, members)
-        except (RedisError, TroupeError) as error:
+        except Exception as error:
+            if not isinstance(error, RedisError) and is_of_code(error):
+                raise
             _log.warning("census.failed", error=str(error))
         await asyncio.sleep(every_s)

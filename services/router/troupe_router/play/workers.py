@@ -218,12 +218,12 @@ class EpisodeWorkers:
             shortened, episode = for_trainer(played.groups), played.episode
             attempts.note_in(episode)
             reached("router.ticket_completing", ticket.round_id)
-            await self._ask(
+            is_first = await self._ask(
                 lambda: self._ledger.complete_ticket(ticket, entry.id, shortened, episode),
                 "completion of a ticket",
             )
             reached("router.ticket_completed", ticket.round_id)
-            metrics.ROUTER_TICKETS.labels(self._job_id, "done").inc()
+            metrics.ROUTER_TICKETS.labels(self._job_id, "done").inc(is_first)
             metrics.ROUTER_EPISODE_SECONDS.labels(self._job_id).observe(played.episode.wall_s)
         return ticket
 
@@ -319,10 +319,10 @@ class EpisodeWorkers:
             dropped_reason=reason,
         )
         attempts.note_in(episode)
-        await self._ask(
+        is_first = await self._ask(
             lambda: self._ledger.drop_ticket(ticket, entry.id, episode), "dropping of a ticket"
         )
-        metrics.ROUTER_TICKETS.labels(self._job_id, "dropped").inc()
+        metrics.ROUTER_TICKETS.labels(self._job_id, "dropped").inc(is_first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ _BY_NAME = {next(iter(metric.describe())).name: metric for metric in _OF_JOB}
 _leaving: dict[str, asyncio.TimerHandle] = {}
 _counted: dict[str, tuple[int, int]] = {}
 """The place of the last event of each job that is in its counters."""
+_keyed: dict[tuple[str, str], set[str]] = {}
+"""Of the last line of each job and kind, the values that mappings have: replica_idle.<id>, ..."""
 
 
 def observe_line(job_id: str, line: Mapping[str, Any]) -> None:
@@ -49,10 +51,19 @@ def observe_line(job_id: str, line: Mapping[str, Any]) -> None:
     kind = str(line["kind"])
     if kind == "train":
         metrics.JOB_STEP.labels(job_id).set(line["step"] + 1)
+    keyed: set[str] = set()
     for name, value in line.items():
         if name not in ("kind", "step"):
+            series = metric_of(kind, name).series
             for keys, number in _numbers(value):
-                _observe(job_id, kind, (name, *keys), metric_of(kind, name).series, number)
+                path = (name, *keys)
+                _observe(job_id, kind, path, series, number)
+                if keys and series == Series():
+                    keyed.add(_value_name(kind, path))
+    # A replica that left, and a failure that came no more, are in no later line.
+    for gone in _keyed.get((job_id, kind), set[str]()) - keyed:
+        metrics.JOB_VALUE.remove_by_labels({"job_id": job_id, "name": gone})
+    _keyed[job_id, kind] = keyed
 
 
 def _observe(job_id: str, kind: str, path: Sequence[str], series: Series, value: float) -> None:
@@ -62,8 +73,7 @@ def _observe(job_id: str, kind: str, path: Sequence[str], series: Series, value:
     if series.keys:
         labels[series.keys[-1]] = series.prefix + labels[series.keys[-1]]
     if series.metric == LEARNING_VALUE:
-        name = ".".join(path[len(keys) + 1 :] if keys else path)
-        labels["name"] = name if kind == "train" else f"{kind}_{name}"
+        labels["name"] = _value_name(kind, path[len(keys) + 1 :] if keys else path)
         labels.setdefault("policy", "")
     metric = _metric_of(series).labels(**labels)
     if isinstance(metric, Gauge):
@@ -72,6 +82,11 @@ def _observe(job_id: str, kind: str, path: Sequence[str], series: Series, value:
         metric.observe(value)
     else:
         metric.inc(max(0.0, value))
+
+
+def _value_name(kind: str, path: Sequence[str]) -> str:
+    name = ".".join(path)
+    return name if kind == "train" else f"{kind}_{name}"
 
 
 def _metric_of(series: Series) -> Gauge | Histogram | Counter:
@@ -146,5 +161,7 @@ def _stay(job_id: str) -> None:
 def _forget(job_id: str) -> None:
     _leaving.pop(job_id, None)
     _counted.pop(job_id, None)
+    for kind in METRICS:
+        _keyed.pop((job_id, kind), None)
     for metric in (*_OF_WORK, *_OF_JOB):
         metric.remove_by_labels({"job_id": job_id})

@@ -15,6 +15,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from troupe import plugins
+from troupe.errors import TroupeError
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
@@ -132,8 +133,8 @@ class Trackers:
         for thread, ended in zip(self._threads, await asyncio.gather(*joins), strict=True):
             if not ended:
                 _log.warning("tracker.left_behind", job_id=self._job.job_id, kind=thread.kind)
-        with suppress(RedisError):
-            await self._note()
+        with suppress(RedisError, TroupeError):
+            await self._tell()
 
     def abandon(self) -> None:
         """End runs that ``close`` did not end: they go on with another controller."""
@@ -164,17 +165,17 @@ class Trackers:
             for line in lines[self._offered[index] :]:
                 thread.offer(line)
             self._offered[index] = max(self._offered[index], len(lines))
-            if thread.error and self._reported_errors.get(index) != thread.error:
-                self._reported_errors[index] = thread.error
-                await self._say(thread)
-        await self._note()
+        await self._tell()
 
-    async def _say(self, thread: TrackerThread) -> None:
-        _log.warning("tracker.failed", job_id=self._job.job_id, error=thread.error)
-        data = {"kind": thread.kind, "error": thread.error}
-        await self._events.emit("tracker.failed", data)
-
-    async def _note(self) -> None:
+    async def _tell(self) -> None:
+        """Report new errors, and note how far each tracker is."""
+        for index, thread in enumerate(self._threads):
+            error = thread.error
+            if error and self._reported_errors.get(index) != error:
+                self._reported_errors[index] = error
+                _log.warning("tracker.failed", job_id=self._job.job_id, error=error)
+                data = {"kind": thread.kind, "error": error}
+                await self._events.emit("tracker.failed", data)
         for index, thread in enumerate(self._threads):
             num_logged = self._starts[index] + thread.done
             if num_logged != self._noted[index]:

@@ -64,6 +64,7 @@ class ProgressDocument(Document):
     versions: dict[str, int]
     """Committed version of each policy."""
     seconds_per_step: float | None = None
-    """Mean of the last ten steps."""
+    """Mean of the last ten steps; with `max_staleness` from the end of one to the end of the next,
+    while the job is not over."""
     eta_s: float | None = None
     """Seconds to the last step at that pace."""

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from troupe.errors import DeadlineError, TroupeError, UnavailableError
 from troupe.retry import Backoff
-from troupe.runtime.telemetry import metrics
 from troupe.tasks.program_ends import end_of_error
 from troupe_router.play.routing.choose import Affinity
 from troupe_router.play.routing.fleet import ReplicaConnection, UnlessClosed
@@ -132,8 +131,7 @@ async def _ask_one(
         with UnlessClosed(connection):
             answer = await ask(connection, picked, left_s)
     except TroupeError as error:
-        labels = connection.member.job_id, connection.replica_id, error.reason
-        metrics.ROUTER_ROUTED.labels(*labels).inc()
+        connection.calls(error.reason).inc()
         if isinstance(error, UnavailableError | DeadlineError):
             connection.failed()
         raise

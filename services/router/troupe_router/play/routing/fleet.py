@@ -62,7 +62,12 @@ class ReplicaConnection:
     _answers: Counter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._answers = metrics.ROUTER_ROUTED.labels(self.member.job_id, self.replica_id, "OK")
+        self._answers = self.calls("OK")
+
+    def calls(self, outcome: str) -> Counter:
+        """The count of its calls that ended so."""
+        kind = "rollout" if isinstance(self.client, RolloutClient) else "env"
+        return metrics.ROUTER_ROUTED.labels(self.member.job_id, kind, self.replica_id, outcome)
 
     def candidate(self, matched: float = 0.0, limit: int = UNBOUNDED) -> RouteCandidate:
         """The replica as ``choose`` sees it; ``matched`` is the share of the prompt sent before.

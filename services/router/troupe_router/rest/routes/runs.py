@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -42,7 +43,7 @@ async def progress(parts: Parts, job_id: JobId) -> ProgressDocument:
     waiting = await parts.progress.look(job)
     ledger = StepLedger(parts.redis, job_id)
     state = await _round(ledger, job.step)
-    pace_s = _pace(await _lines(parts, job))
+    pace_s = await _pace(ledger, job, await _lines(parts, job))
     left = max(0, job.spec.steps - job.step)
     return ProgressDocument(
         job_id=job_id,
@@ -137,11 +138,21 @@ def _round_document(state: RoundState | None) -> RoundDocument | None:
     )
 
 
-def _pace(lines: list[Mapping[str, Any]]) -> float | None:
-    """Mean seconds of the last steps that nothing interrupted."""
-    whole = [x for x in lines if x["kind"] == "train" and not x.get("interrupted")]
-    each = (x.get("wall_s") for x in whole[-_LAST_STEPS:])
-    times = [float(wall_s) for wall_s in each if isinstance(wall_s, int | float)]
+async def _pace(ledger: StepLedger, job: JobRecord, lines: list[Mapping[str, Any]]) -> float | None:
+    """Mean seconds of the last steps that nothing interrupted.
+
+    With ``max_staleness`` rounds are played ahead, so the wall times of steps overlap: of such a
+    step it is the time since the end of the step before.
+    """
+    train = [x for x in lines if x["kind"] == "train" and isinstance(x.get("wall_s"), int | float)]
+    if not job.spec.max_staleness:
+        times = [float(x["wall_s"]) for x in train if not x.get("interrupted")][-_LAST_STEPS:]
+    else:
+        last = train[-_LAST_STEPS - 1 :]
+        rounds = await asyncio.gather(*(ledger.round(train_round(int(x["step"]))) for x in last))
+        ended = [r and r.opened_at + x["wall_s"] for r, x in zip(rounds, last, strict=True)]
+        steps = zip(pairwise(ended), last[1:], strict=True)
+        times = [b - a for (a, b), x in steps if a and b and not x.get("interrupted")]
     return round(sum(times) / len(times), 3) if times else None
 
 
