@@ -29,7 +29,6 @@ from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.spec import JobSpec, load_spec
-from troupe.spec.dtypes import submitted
 from troupe.spec.resuming import check_same_job
 from troupe.training.task import TASK_NAME
 
@@ -292,7 +291,7 @@ def submitting(spec: JobSpec, bundle: Bundle | None = None) -> Begin:
 
     def begin(client: RestClient) -> JobDocument:
         upload(client, bundle)
-        return client.submit(submitted(spec))
+        return client.submit(spec)
 
     load_parts(spec)
     return begin
