@@ -6,7 +6,7 @@ and what to do about it.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import grpc
@@ -30,6 +30,14 @@ class TroupeError(Exception):
         super().__init__(message)
         self.message = message
         self.pointer = pointer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled without its constructor, which may take other arguments than the message."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(cls: type[TroupeError], args: tuple[Any, ...]) -> TroupeError:
+    return cls.__new__(cls, *args)
 
 
 class InvalidArgumentError(TroupeError):

@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 from troupe import plugins
 from troupe.algorithms.algorithm import Aggregation, Algorithm, Needs, hook_gave, hook_raised
+from troupe.algorithms.base import GroupRelative
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.transient import is_of_code
 from troupe.samplers.sampler import Sampler
@@ -19,9 +20,9 @@ def load_algorithm(spec: AlgorithmSpec) -> Algorithm:
     """Constructed with ``spec``, and with its ``Params`` where the class declares them.
 
     Raises InvalidArgumentError for an unknown name, for a class whose constructor, ``needs``,
-    ``aggregation`` or ``sampler`` raises or gives something else, and for one without a hook; and
-    SpecInvalidError whose pointers start at /algorithm for wrong parameters, for parts that the
-    algorithm does not read and for groups of fewer candidates than it compares.
+    ``aggregation``, ``sampler`` or ``sampling`` raises or gives something else, and for one without
+    a hook; and SpecInvalidError whose pointers start at /algorithm for wrong parameters, for parts
+    that the algorithm does not read and for groups of fewer candidates than it compares.
     """
     kind = plugins.load(plugins.ALGORITHMS, spec.kind, pointer=_KIND)
     label = f"algorithm '{spec.kind}'"
@@ -57,6 +58,8 @@ def _check_hooks(algorithm: Algorithm) -> None:
     if missing := [name for name in _OF_A_SAMPLER if not hasattr(sampler, name)]:
         what = f"a {type(sampler).__name__} without {', '.join(missing)}; give a troupe.Sampler"
         raise _wrong(algorithm, "sampler", what)
+    if isinstance(algorithm, GroupRelative) and algorithm.sampling not in ("tree", "parallel"):
+        raise _wrong(algorithm, "sampling", f"{algorithm.sampling!r}; make it 'tree' or 'parallel'")
 
 
 def _answer(algorithm: Algorithm, hook: str, *, is_called: bool = False) -> Any:

@@ -13,7 +13,6 @@ from troupe.cli.output import EXIT_INTERRUPTED, note, out, print_json
 from troupe.cli.settings import settings_from
 from troupe.cli.specs import read_spec, with_local_paths
 from troupe.clients.rest import JobDocument
-from troupe.spec.dtypes import submitted
 
 Steering = Literal["pause", "resume", "cancel"]
 """Methods of the client that take a job and give it back."""
@@ -41,13 +40,12 @@ def submit(
     if not opt.is_remote(settings):
         document = with_local_paths(document)
     document, bundle = bundled(document, code, requirements)
-    body = submitted(document)
     with opt.client_for(settings) as client:
         upload(client, bundle)
         if is_dry:
-            print_json(client.dry_run(body))
+            print_json(client.dry_run(document))
             return
-        job = client.submit(body, priority=priority)
+        job = client.submit(document, priority=priority)
     if as_json:
         print_json(job.model_dump())
     else:

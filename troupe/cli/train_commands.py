@@ -23,13 +23,13 @@ from troupe.cli.follow import exit_status, print_outcome, read_summary, watch
 from troupe.cli.model_commands import make_tiny
 from troupe.cli.output import EXIT_INTERRUPTED, err, note, print_json
 from troupe.cli.platform_record import PlatformConfig
+from troupe.cli.platform_users import PlatformUsers, users_of
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_paths
 from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.spec import JobSpec, load_spec
-from troupe.spec.dtypes import submitted
 from troupe.spec.resuming import check_same_job
 from troupe.training.task import TASK_NAME
 
@@ -166,23 +166,28 @@ def job_to_end(
 ) -> JobDocument:
     """Up, begin, watch, down; the job in its final state.
 
-    The platform stays up for jobs that others submitted meanwhile. ``go_on`` says how to continue
-    the run in a folder, after an interrupt. A job that this process judges (``is_judge``) never
-    goes on without it: whatever ends the watching ends the job.
+    A platform that was started here is stopped by the last of this process's calls that use it, and
+    stays up for jobs that others submitted meanwhile. ``go_on`` says how to continue the run in a
+    folder, after an interrupt. A job that this process judges (``is_judge``) never goes on without
+    it: whatever ends the watching ends the job.
 
     Raises KeyboardInterrupt after a job was interrupted and, where this call started the platform
     or judges, ended in order.
     """
     job: JobDocument | None = None
-    known: set[str] = set()
+    users = users_of(settings.runs_dir)
     try:
-        config, is_started_here = platform.up(settings)
+        with users.lock:
+            config, is_started_here = platform.up(settings)
+            users.num += 1
+            users.is_started_here |= is_started_here
     except KeyboardInterrupt:
         note("interrupted before the job was submitted; what was started is stopped")
         raise
     try:
         with config.client(api_key=settings.api_key, retry_for_s=opt.RETRY_FOR_S) as client:
-            known = {present.job_id for present in client.jobs()}
+            if is_started_here:
+                users.known = {present.job_id for present in client.jobs()}
             job = begin(client)
             if not quiet:
                 note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
@@ -197,20 +202,33 @@ def job_to_end(
             _end_job(config, job, settings.api_key, go_on, why)
         raise
     finally:
-        if is_started_here:
-            own = set() if job is None else {job.job_id}
-            _undisturbed(lambda: _down(settings, config, known | own))
+        _undisturbed(lambda: _leave(users, settings, config, job, quiet=quiet))
 
 
-def _down(settings: CliSettings, config: PlatformConfig, known: set[str]) -> None:
-    """Stop what was started, unless jobs beside the ``known`` run there."""
-    if used_by := _new_jobs(config, settings.api_key, known):
-        note(
-            f"the platform stays up for {', '.join(used_by)}, submitted meanwhile; "
-            "`troupe down` ends it"
-        )
-    else:
-        platform.down(settings)
+def _leave(
+    users: PlatformUsers,
+    settings: CliSettings,
+    config: PlatformConfig,
+    job: JobDocument | None,
+    *,
+    quiet: bool,
+) -> None:
+    """The last of the users stops what one of them started, unless others' jobs run there."""
+    with users.lock:
+        users.num -= 1
+        if job is not None:
+            users.known.add(job.job_id)
+        if users.num or not users.is_started_here:
+            return
+        users.is_started_here = False
+        used_by = _new_jobs(config, settings.api_key, users.known)
+        if not used_by:
+            platform.down(settings)
+        elif not quiet:
+            note(
+                f"the platform stays up for {', '.join(used_by)}, submitted meanwhile; "
+                f"`troupe down --runs-dir {_shown(settings.runs_dir.absolute())}` ends it"
+            )
 
 
 def _new_jobs(config: PlatformConfig, api_key: str, known: set[str]) -> list[str]:
@@ -292,7 +310,7 @@ def submitting(spec: JobSpec, bundle: Bundle | None = None) -> Begin:
 
     def begin(client: RestClient) -> JobDocument:
         upload(client, bundle)
-        return client.submit(submitted(spec))
+        return client.submit(spec)
 
     load_parts(spec)
     return begin

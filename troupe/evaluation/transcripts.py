@@ -115,10 +115,11 @@ def _prompt(group: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[dict
 
 def _judgement(candidate: Mapping[str, Any]) -> str:
     terms = ", ".join(f"{k} {v:g}" for k, v in candidate["local_rewards"].items()) or "none"
-    words = (
-        f"reward {candidate['reward']:g} (team {candidate['team_reward']:g}; {terms}); answered in "
-        f"{candidate.get('generate_s', 0):.3f} s, judged in {candidate.get('env_s', 0):.3f} s"
-    )
+    words = f"reward {candidate['reward']:g} (team {candidate['team_reward']:g}; {terms})"
+    if "generate_s" in candidate:
+        words += f"; answered in {candidate['generate_s']:.3f} s"
+    if "env_s" in candidate:
+        words += f", judged in {candidate['env_s']:.3f} s"
     info = candidate.get("info")
     if not info:
         return words

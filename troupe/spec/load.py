@@ -109,9 +109,9 @@ def read_yaml(text: str | bytes, *, source: str = "job spec") -> Any:
         raise SpecInvalidError([Issue("", f"not valid YAML: {why}")], source=source) from error
 
 
-def load_spec(path: Path) -> JobSpec:
+def load_spec(path: str | Path) -> JobSpec:
     """The spec in a YAML or JSON file; raises SpecInvalidError."""
-    return parse_spec(read_file(path), source=str(path))
+    return parse_spec(read_file(Path(path).expanduser()), source=str(path))
 
 
 def read_file(path: Path) -> Any:

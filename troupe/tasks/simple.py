@@ -28,9 +28,9 @@ class TaskParams(Params):
 class SimpleTask:
     """Write ``draw``, ``observe`` and ``step``; everything else has a default.
 
-    ``terms``: local reward terms of every agent with their weights. ``return_bound``: the largest
-    team reward of one episode. An episode that is over stays over and pays nothing more: ``step``
-    is not called again.
+    ``terms``: local reward terms of every agent with their weights; ``local_terms``: those of each
+    agent, where they differ. ``return_bound``: the largest team reward of one episode. An episode
+    that is over stays over and pays nothing more: ``step`` is not called again.
 
     Example: examples/smallest_task.py.
     """
@@ -43,12 +43,17 @@ class SimpleTask:
     return_bound: ClassVar[float] = 1.0
 
     def __init_subclass__(cls) -> None:
-        """Name the task after its class, and assign every agent its terms."""
+        """Name the task after its class, and assign every agent its terms.
+
+        An agent has those of a base class's ``local_terms``, unless ``terms`` are declared nearer.
+        """
         super().__init_subclass__()
         if not cls.__dict__.get("name"):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if "local_terms" not in cls.__dict__:
-            cls.local_terms = {agent: dict(cls.terms) for agent in cls.agents}
+            nearest = next(c for c in cls.__mro__ if {"terms", "local_terms"} & vars(c).keys())
+            inherited = cls.local_terms if "local_terms" in vars(nearest) else {}
+            cls.local_terms = {a: dict(inherited.get(a, cls.terms)) for a in cls.agents}
 
     def __init__(self, params: BaseModel | None = None) -> None:
         self.params: Any = self.Params() if params is None else params

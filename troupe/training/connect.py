@@ -14,7 +14,6 @@ from troupe.cli.output import note, quiet_logs
 from troupe.cli.settings import settings_from
 from troupe.clients.rest import JobDocument, RestClient
 from troupe.errors import JobFailedError, UnavailableError
-from troupe.spec.dtypes import submitted
 from troupe.training.dataset import Row, TaskRows
 from troupe.training.functions import CallerEnvironment, Functions, Rewards, Texts
 from troupe.training.job import Agents, instructions, job_spec, training_options
@@ -99,7 +98,7 @@ class Cluster:
         spec = with_bundle(job_spec(named, rows, task, given, is_here=False), bundle)
         with quiet_logs():
             self._client.upload_bundle(bundle)
-            job = self._client.submit(submitted(spec))
+            job = self._client.submit(spec)
             return self._to_its_end(job, quiet=quiet)
 
     def open_run(self, job_id: str) -> RemoteResults:

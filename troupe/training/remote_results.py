@@ -199,6 +199,8 @@ def _group(group: GroupDocument) -> dict[str, Any]:
     for candidate in document["candidates"]:
         parts = candidate.pop("reward_parts")
         candidate["local_rewards"] = {p["term"]: p["value"] for p in parts if p["term"] != "team"}
-    document["generate_s"] = document["generate_s"] or 0.0
-    document["env_s"] = document["env_s"] or 0.0
+    for timed in (document, *document["candidates"]):
+        for name in ("generate_s", "env_s"):
+            if timed[name] is None:
+                del timed[name]
     return document

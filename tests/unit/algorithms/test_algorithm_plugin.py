@@ -196,6 +196,10 @@ class Tokens(GroupRelative):
     aggregation: Any = "tokens"
 
 
+class Trees(GroupRelative):
+    sampling: Any = "trees"
+
+
 class MethodNeeds(GroupRelative):
     def needs(self) -> Any:  # not a property
         return Needs()
@@ -235,6 +239,7 @@ class Unmade(GroupRelative):
         ("OtherSampler", r"sampler \(at .*\) gave a object without num_trajectories, .*, choose"),
         ("OtherNeeds", r"needs gave a frozenset; make it a property .* that gives Needs"),
         ("Tokens", "aggregation gave 'tokens'; .* gives one of token, sequence, sequence_sum"),
+        ("Trees", "'Trees': sampling gave 'trees'; make it 'tree' or 'parallel'"),
         ("Unmade", r"cannot be made: RuntimeError: not today \(at .*, in __init__"),
     ],
 )

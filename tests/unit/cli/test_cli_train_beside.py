@@ -1,5 +1,6 @@
 """`troupe train` and the platform: who started it, whose jobs run on it, what ends with whom."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ class Platform:
             return httpx.Response(200, json={"jobs": jobs})
         if request.url.path.endswith("/cancel"):
             self.states["own"] = "cancelled"
-        return httpx.Response(200, json={"job_id": "own", "state": self.states["own"]})
+        name = request.url.path.split("/")[3]
+        return httpx.Response(200, json={"job_id": name, "state": self.states[name]})
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,51 @@ def test_train_when_others_submitted_meanwhile_then_their_platform_stays_up(
     monkeypatch.setattr(train_commands, "platform", world)
     monkeypatch.setattr(train_commands, "watch", watch)
     settings = settings_from(runs_dir=tmp_path)
-    assert train_commands.job_to_end(settings, begin, quiet=True).state == "succeeded"
+    assert train_commands.job_to_end(settings, begin).state == "succeeded"
     assert world.is_down is not stays
-    assert ("stays up for other" in capsys.readouterr().err) is stays
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("stays up for other" in said) is stays
+    assert (f"`troupe down --runs-dir {tmp_path}`" in said) is stays
+
+
+def test_train_when_two_run_in_one_process_then_the_last_to_end_stops_their_platform(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    world = Platform()
+    first_began, second_began = threading.Event(), threading.Event()
+    downs: list[bool] = []
+
+    def begin_first(client: RestClient) -> JobDocument:
+        world.states["own"] = "running"
+        world.is_started_here = False  # whoever comes now finds it up
+        first_began.set()
+        return client.job("own")
+
+    def begin_second(client: RestClient) -> JobDocument:
+        world.states["second"] = "running"
+        second_began.set()
+        return client.job("second")
+
+    def watch(client: RestClient, job: JobDocument, *, quiet: bool) -> JobDocument:
+        if job.job_id == "own":
+            assert second_began.wait(60.0)
+        else:
+            first.join(60.0)
+            downs.append(world.is_down)
+        world.states[job.job_id] = "succeeded"
+        return client.job(job.job_id)
+
+    monkeypatch.setattr(train_commands, "platform", world)
+    monkeypatch.setattr(train_commands, "watch", watch)
+    settings = settings_from(runs_dir=tmp_path)
+    first = threading.Thread(
+        target=lambda: train_commands.job_to_end(settings, begin_first, quiet=True)
+    )
+    first.start()
+    assert first_began.wait(60.0)
+    train_commands.job_to_end(settings, begin_second, quiet=True)
+    assert (downs, world.is_down) == ([False], True)
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_started_here", [True, False])

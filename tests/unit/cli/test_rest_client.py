@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ from troupe.errors import (
     TroupeError,
     UnavailableError,
 )
-from troupe.spec.issues import SpecInvalidError
+from troupe.spec import SpecInvalidError, load_spec, parse_spec
 
 JOB = {"job_id": "demo-1", "name": "demo", "state": "running", "step": 1, "steps": 3}
 
@@ -44,6 +45,22 @@ def test_submit_when_accepted_then_carries_a_key_and_gives_the_job() -> None:
         assert rest.submit({"name": "demo"}).job_id == "demo-1"
     assert seen[0].headers["idempotency-key"]
     assert json.loads(seen[0].content) == {"name": "demo"}
+
+
+def test_client_when_given_a_job_spec_then_sends_its_document_without_a_chosen_dtype() -> None:
+    spec = load_spec(Path(__file__).parents[3] / "examples" / "plan_path_6x6.yaml")
+    bodies: list[dict[str, Any]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return httpx.Response(200, json=JOB)
+
+    with client(handler) as rest:
+        rest.submit(spec)
+        rest.dry_run(spec)
+        rest.resume("demo-1", spec)
+    assert [parse_spec(body) for body in bodies] == [spec] * 3
+    assert not any("dtype" in policy for body in bodies for policy in body["policies"].values())
 
 
 def test_submit_when_the_spec_is_refused_then_every_pointer_comes_back() -> None:

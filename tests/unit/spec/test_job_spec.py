@@ -1,4 +1,5 @@
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,14 @@ def test_load_spec_when_file_is_absent_or_not_yaml_then_named(tmp_path: Path):
     bad.write_text("a: [")
     with pytest.raises(SpecInvalidError, match="not valid YAML"):
         load_spec(bad)
+
+
+def test_load_spec_when_the_path_is_a_text_then_home_is_expanded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "job.json").write_text(json.dumps(GOOD))
+    assert load_spec("~/job.json") == load_spec(str(tmp_path / "job.json")) == parse_spec(GOOD)
 
 
 def test_sampling_when_evaluating_then_override_keeps_the_agents_token_limit():

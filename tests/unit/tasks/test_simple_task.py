@@ -59,6 +59,27 @@ def test_simple_task_when_declared_then_name_terms_and_params_follow() -> None:
     assert load_family(f"{__name__}:CountDown", {"seed": 3}).agents == ("first", "second")
 
 
+class Uneven(CountDown):
+    """Its agents have different terms."""
+
+    local_terms: ClassVar = {"first": {"legal": 0.5, "short": 0.1}, "second": {}}
+
+
+def test_simple_task_when_a_subclass_declares_no_terms_then_it_has_those_of_its_base() -> None:
+    class Variant(Uneven):
+        return_bound = 2.0
+
+    class Longer(Variant):
+        agents = ("first", "second", "third")
+
+    class Even(Uneven):
+        terms: ClassVar = {"legal": 1.0}
+
+    assert Variant.local_terms == Uneven.local_terms
+    assert Longer.local_terms == {**Uneven.local_terms, "third": {"legal": 0.5}}
+    assert Even.local_terms == {"first": {"legal": 1.0}, "second": {"legal": 1.0}}
+
+
 def test_simple_task_when_stepped_then_state_reward_and_terms_are_the_methods() -> None:
     env = CountDown().environment()
     assert env.observe(at(3), "first") == (Message("user", "left 3"),)

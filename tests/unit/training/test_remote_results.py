@@ -1,26 +1,34 @@
 """Episodes of a run on another machine, read page by page from a router that is a list."""
 
+import re
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from run_folders import spec_document
 
+from troupe.api.records.v1 import records_pb2 as pb
 from troupe.clients.rest import RestClient
+from troupe.episodes.lines import Line, episode_line
 from troupe.errors import UnavailableError
+from troupe.spec import parse_spec
 from troupe.training import remote_results
 from troupe.training.remote_results import RemoteResults
+from troupe.training.results import RecordedEpisode
+from troupe_router.run.episode_tree import episode_turns
 from troupe_router.run.series import flatten, metrics_document
+
+SPEC = parse_spec(spec_document("m"))
 
 
 class Tree:
-    turns = ()
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, line: Line | None = None) -> None:
+        self.line = {**(line or {}), "episode_id": name}
+        self.turns = episode_turns(line, SPEC, None, {}) if line else ()
 
     def model_dump(self, *, exclude: object) -> Mapping[str, Any]:
-        return {"episode_id": self.name}
+        return {name: value for name, value in self.line.items() if name != "groups"}
 
 
 class Router:
@@ -29,6 +37,7 @@ class Router:
     def __init__(self, num_indexed: int, per_page: int) -> None:
         self.num_indexed, self.per_page = num_indexed, per_page
         self.evaluations: list[dict[str, Any]] = []
+        self.line: Line | None = None
 
     def job(self, job_id: str) -> Any:
         return SimpleNamespace(spec={}, state="running", step=1)
@@ -53,7 +62,7 @@ class Router:
         )
 
     def episode(self, job_id: str, name: str) -> Tree:
-        return Tree(name)
+        return Tree(name, self.line)
 
 
 def ids(router: Router, limit: int) -> list[int]:
@@ -82,6 +91,30 @@ def test_episodes_when_the_index_stands_still_then_there_are_those_that_it_has(
     assert ids(Router(10, 0), 300) == list(range(1, 10))
     with pytest.raises(UnavailableError, match="has indexed no such episode of demo-1"):
         ids(Router(0, 0), 300)
+
+
+def times(episode: RecordedEpisode) -> list[str]:
+    return re.findall("answered in .*", str(episode))
+
+
+@pytest.mark.parametrize("key", [pb.GROUP_KEY_UNSPECIFIED, pb.GROUP_KEY_TASK])
+def test_episode_when_printed_then_its_times_are_those_of_the_run_folder(key: Any) -> None:
+    group = pb.Group(group_id="g", agent="tool", policy="tool", key=key)
+    group.prompts.add(digest="d")
+    for index in range(2):
+        group.candidates.add(index=index, prompt_digest="d", is_chosen=True)
+        group.candidates[index].generate_s = 0.5 + index
+        group.candidates[index].env_s = 0.25
+    router = Router(2500, 0)
+    router.line = episode_line(pb.Episode(groups=[group]))
+    [shown] = RemoteResults(cast("RestClient", router), "demo-1").episodes(limit=1)
+    assert times(shown) == times(RecordedEpisode(router.line))
+    assert len(times(shown)) == 2
+    # An earlier router gives none of single candidates.
+    for timed in (router.line["groups"][0], *router.line["groups"][0]["candidates"]):
+        timed.pop("generate_s", None)
+    [shown] = RemoteResults(cast("RestClient", router), "demo-1").episodes(limit=1)
+    assert times(shown) == []
 
 
 def test_evaluations_when_they_have_rewards_by_agent_then_they_are_as_in_a_run_folder() -> None:

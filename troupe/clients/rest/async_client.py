@@ -37,6 +37,8 @@ from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument
 from troupe.clients.rest.models.session import SessionDocument
 from troupe.clients.rest.requests import BUNDLES, DRY_RUNS, JOBS, RUN_FOLDERS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, WAITED_S, RetryWindow
+from troupe.spec import JobSpec
+from troupe.spec.dtypes import submitted
 
 
 class AsyncRestClient:
@@ -93,7 +95,7 @@ class AsyncRestClient:
             return False
 
     async def submit(
-        self, spec: Mapping[str, Any], *, idempotency_key: str = "", priority: int = 0
+        self, spec: Mapping[str, Any] | JobSpec, *, idempotency_key: str = "", priority: int = 0
     ) -> JobDocument:
         """Submit a job; the same key never makes a second one.
 
@@ -104,12 +106,12 @@ class AsyncRestClient:
         answer = await self._ask("POST", JOBS, json=spec, headers=key, priority=priority or None)
         return answers.read(JobDocument, answer)
 
-    async def dry_run(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    async def dry_run(self, spec: Mapping[str, Any] | JobSpec) -> dict[str, Any]:
         """What the router would do with ``spec`` (``PlanDocument``); nothing starts."""
         return dict(await self._ask("POST", JOBS, json=spec, dry_run=True))
 
     async def play_dry_run(
-        self, spec: Mapping[str, Any], *, num_tasks: int = 3, timeout_s: float = 480.0
+        self, spec: Mapping[str, Any] | JobSpec, *, num_tasks: int = 3, timeout_s: float = 480.0
     ) -> DryRunDocument:
         """Episodes of ``spec`` with scripted agents, played by an env service of the router."""
         options: dict[str, Any] = {"json": spec, "timeout_s": timeout_s, "num_tasks": num_tasks}
@@ -148,7 +150,9 @@ class AsyncRestClient:
         """End the job's processes for now; ``resume`` continues where it stopped."""
         return answers.read(JobDocument, await self._ask("POST", job_path(job_id, "pause")))
 
-    async def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> JobDocument:
+    async def resume(
+        self, job_id: str, spec: Mapping[str, Any] | JobSpec | None = None
+    ) -> JobDocument:
         """Queue a paused, failed or cancelled job again, from its last checkpoint.
 
         ``spec`` may change steps, limits, eval and checkpoint.
@@ -340,7 +344,7 @@ class AsyncRestClient:
         method: str,
         path: str,
         *,
-        json: Mapping[str, Any] | None = None,
+        json: Mapping[str, Any] | JobSpec | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
@@ -356,7 +360,7 @@ class AsyncRestClient:
                     method,
                     path,
                     params=query or None,
-                    json=json,
+                    json=submitted(json) if isinstance(json, JobSpec) else json,
                     content=content,
                     headers=headers,
                     timeout=answer_s,

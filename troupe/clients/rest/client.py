@@ -35,6 +35,8 @@ from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument
 from troupe.clients.rest.models.session import SessionDocument
 from troupe.clients.rest.requests import BUNDLES, DRY_RUNS, JOBS, RUN_FOLDERS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, WAITED_S, RetryWindow
+from troupe.spec import JobSpec
+from troupe.spec.dtypes import submitted
 
 
 class RestClient:
@@ -91,7 +93,7 @@ class RestClient:
             return False
 
     def submit(
-        self, spec: Mapping[str, Any], *, idempotency_key: str = "", priority: int = 0
+        self, spec: Mapping[str, Any] | JobSpec, *, idempotency_key: str = "", priority: int = 0
     ) -> JobDocument:
         """Submit a job; the same key never makes a second one.
 
@@ -102,12 +104,12 @@ class RestClient:
         answer = self._ask("POST", JOBS, json=spec, headers=key, priority=priority or None)
         return answers.read(JobDocument, answer)
 
-    def dry_run(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def dry_run(self, spec: Mapping[str, Any] | JobSpec) -> dict[str, Any]:
         """What the router would do with ``spec`` (``PlanDocument``); nothing starts."""
         return dict(self._ask("POST", JOBS, json=spec, dry_run=True))
 
     def play_dry_run(
-        self, spec: Mapping[str, Any], *, num_tasks: int = 3, timeout_s: float = 480.0
+        self, spec: Mapping[str, Any] | JobSpec, *, num_tasks: int = 3, timeout_s: float = 480.0
     ) -> DryRunDocument:
         """Episodes of ``spec`` with scripted agents, played by an env service of the router."""
         options: dict[str, Any] = {"json": spec, "timeout_s": timeout_s, "num_tasks": num_tasks}
@@ -146,7 +148,7 @@ class RestClient:
         """End the job's processes for now; ``resume`` continues where it stopped."""
         return answers.read(JobDocument, self._ask("POST", job_path(job_id, "pause")))
 
-    def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> JobDocument:
+    def resume(self, job_id: str, spec: Mapping[str, Any] | JobSpec | None = None) -> JobDocument:
         """Queue a paused, failed or cancelled job again, from its last checkpoint.
 
         ``spec`` may change steps, limits, eval and checkpoint.
@@ -338,7 +340,7 @@ class RestClient:
         method: str,
         path: str,
         *,
-        json: Mapping[str, Any] | None = None,
+        json: Mapping[str, Any] | JobSpec | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
@@ -354,7 +356,7 @@ class RestClient:
                     method,
                     path,
                     params=query or None,
-                    json=json,
+                    json=submitted(json) if isinstance(json, JobSpec) else json,
                     content=content,
                     headers=headers,
                     timeout=answer_s,

@@ -9,6 +9,7 @@ from troupe.errors import ConflictError, NotFoundError
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec
 from troupe.spec.resuming import new_job_from
+from troupe.training.task import TASK_NAME
 from troupe_router.jobs.job_file import SPEC_FILE, JobHead
 from troupe_router.jobs.record import JobRecord
 
@@ -54,7 +55,10 @@ def check_longer(run_dir: Path, asked: JobSpec, job: JobRecord | JobHead) -> Non
         what = f"its checkpoint of step {job.step} is gone" if job.step else "it learnt nothing"
         raise ConflictError(f"{begun}, and {what}; {new_job_from(run_dir, asked)}")
     if asked.steps <= learnt:
+        longer = f"troupe train --resume {run_dir} --set steps=N"
+        other = f", or {new_job_from(run_dir, asked)}"
+        if asked.task.name == TASK_NAME:  # its functions are the caller's: no command has them
+            longer, other = f"troupe.resume({str(run_dir)!r}, dataset, reward, ..., steps=N)", ""
         raise ConflictError(
-            f"{begun} after {learnt} steps; ask for more to train it on (`troupe train --resume "
-            f"{run_dir} --set steps=N`), or {new_job_from(run_dir, asked)}"
+            f"{begun} after {learnt} steps; ask for more to train it on (`{longer}`){other}"
         )

@@ -197,6 +197,8 @@ def _candidate(
         is_done=candidate["is_done"],
         is_success=candidate["is_success"],
         is_truncated=bool(candidate.get("is_truncated")),
+        generate_s=candidate.get("generate_s"),
+        env_s=candidate.get("env_s"),
         info=candidate.get("info"),
         tokens=token_texts(candidate.get("tokens"), spec.policies[group["policy"]].model),
     )

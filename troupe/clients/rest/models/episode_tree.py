@@ -95,6 +95,10 @@ class CandidateDocument(Document):
     """It solved the task."""
     is_truncated: bool
     """It hit the token limit."""
+    generate_s: float | None = None
+    """Seconds of its Generate call, where its siblings do not share one."""
+    env_s: float | None = None
+    """Seconds of its Step call, where its siblings do not share one."""
     info: JsonObject | None = None
     """The environment's notes, of executed candidates."""
     tokens: TokensDocument | None = None
@@ -121,9 +125,9 @@ class GroupDocument(Document):
     tools: list[str] = Field(default_factory=list[str])
     """Names of the functions that the prompts offered."""
     generate_s: float | None = None
-    """Seconds of the Generate call."""
+    """Seconds of the Generate call that the candidates share."""
     env_s: float | None = None
-    """Seconds of the Step call."""
+    """Seconds of the Step call that the candidates share."""
     reward_mean: float
     """Mean over the candidates."""
     reward_std: float
