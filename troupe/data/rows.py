@@ -128,13 +128,14 @@ def _document(path: Path) -> Any:
 
 
 def _table_in(document: dict[str, Any]) -> list[Any] | None:
-    """The one list of rows beside numbers and texts about it; None where the object is a row."""
-    nested = [name for name, value in document.items() if isinstance(value, list | dict)]
-    if len(nested) != 1 or nested[0] in _LISTS_OF_A_ROW:
-        return None
-    value = document[nested[0]]
-    is_table = isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
-    return cast("list[Any]", value) if is_table else None
+    """The one list of rows beside what describes it; None where the object is a row."""
+    tables = [name for name, value in document.items() if _is_table(value)]
+    return document[tables[0]] if len(tables) == 1 and tables[0] not in _LISTS_OF_A_ROW else None
+
+
+def _is_table(value: Any) -> bool:
+    """Whether ``value`` is a list of objects, not of texts or numbers."""
+    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
 
 
 def _holds_lines(path: Path) -> bool:

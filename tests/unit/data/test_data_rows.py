@@ -72,7 +72,7 @@ def test_read_rows_on_one_object_then_is_one_row(tmp_path: Path) -> None:
     [
         {"prompt": [{"role": "user", "content": "2 + 2"}], "answer": "4"},
         {"question": "Which?", "options": [{"label": "A"}, {"label": "B"}], "answer": "A"},
-        {"text": "a", "info": {"n": 1}, "marks": [{"at": 1}]},
+        {"text": "a", "marks": [{"at": 1}], "notes": [{"by": "b"}]},
     ],
 )
 def test_read_rows_on_one_object_with_a_list_of_its_own_then_is_one_row(
@@ -81,6 +81,12 @@ def test_read_rows_on_one_object_with_a_list_of_its_own_then_is_one_row(
     path = tmp_path / "a.json"
     path.write_text(json.dumps(row))
     assert list(read_rows(path)) == [row]
+
+
+def test_read_rows_on_one_list_beside_what_describes_it_then_gives_the_list(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"version": 1, "info": {"by": "b"}, "data": ROWS}))
+    assert list(read_rows(path)) == ROWS
 
 
 def test_read_rows_on_csv_with_unnamed_columns_then_gives_the_named_ones(tmp_path: Path) -> None:
