@@ -81,6 +81,14 @@ class Functions:
                 "success is NaN, which no reward reaches; give the least reward of a solved task"
             )
 
+    def given(self) -> dict[str, bool]:
+        """Which of the functions that may be left out there are, as a run records it."""
+        return {
+            "has_observe": self.observe is not None,
+            "has_done": self.done is not None,
+            "has_success": self.success is not None,
+        }
+
 
 @dataclass(slots=True)
 class CallerEnvironment:

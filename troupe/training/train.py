@@ -110,7 +110,8 @@ def resume(
     and so should the functions; ``steps`` changes its length. With more steps than it has learnt, a
     run that succeeded goes on too.
 
-    Raises InvalidArgumentError when the run is not one of ``train``, or the rows differ.
+    Raises InvalidArgumentError when the run is not one of ``train``, the rows differ, or
+    ``observe``, ``done`` or ``success`` is missing that the run was begun with, or is new.
     """
     functions = Functions(reward, observe, done, success)
     return _run(
@@ -166,7 +167,7 @@ def _begun(
         digest=rows.digest,
         max_turns=given.max_turns,
         timeout_s=given.judge_timeout_s,
-        has_observe=functions.observe is not None,
+        **functions.given(),
     )
     task = {"name": TASK_NAME, "params": params.model_dump()}
     spec = job_spec(named, rows, task, given)
@@ -188,6 +189,15 @@ def _resumed(folder: Path, rows: TaskRows, functions: Functions, steps: int | No
             f"the rows differ from those of {folder}: a run goes on with equal ones. "
             "Give the same dataset and held_out, or begin a new run with troupe.train"
         )
+    for name, is_given in functions.given().items():
+        # Older versions recorded observe alone, or none.
+        if spec.task.params.get(name, is_given) != is_given:
+            function = name.removeprefix("has_")
+            raise InvalidArgumentError(
+                f"{folder} was begun {'without' if is_given else 'with'} {function}; "
+                f"{'leave it out' if is_given else f'give {function}=...'}, or begin a new run "
+                "with troupe.train"
+            )
     environment = CallerEnvironment(rows, params.agents, functions, params.max_turns)
     environment.check()
     longer = None if steps is None else spec.model_copy(update={"steps": steps})
@@ -231,7 +241,7 @@ def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
             job.settings,
             job.begin_once,
             quiet=quiet,
-            go_on=lambda folder: f"troupe.resume({str(folder)!r}, dataset, reward, ...)",
+            go_on=lambda folder: _call_to_resume(folder, job.environment.functions),
             is_judge=True,
         )
     if ended.state != "succeeded":
@@ -240,6 +250,13 @@ def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
             f"{ended.job_id} {ended.state}: {reason} (logs: {Path(ended.run_dir) / 'logs'})"
         ) from job.environment.failure
     return RunResults(Path(ended.run_dir))
+
+
+def _call_to_resume(folder: Path, functions: Functions) -> str:
+    """The call that goes on with a run: with the functions that it was begun with."""
+    names = [name.removeprefix("has_") for name, is_given in functions.given().items() if is_given]
+    given = "".join(f"{name}={name}, " for name in names)
+    return f"troupe.resume({str(folder)!r}, dataset, reward, {given}...)"
 
 
 def _settings(runs_dir: Path | None) -> CliSettings:
