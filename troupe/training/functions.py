@@ -95,7 +95,7 @@ class CallerEnvironment:
     """Rows, agents and functions as ``reset`` and ``step`` over JSON states.
 
     ``agents`` maps each agent to its instruction, in the order in which they act. ``failure`` is
-    the first exception that a function raised: the caller gets it as the cause of the job's end.
+    the newest exception that a function raised.
     """
 
     rows: TaskRows
@@ -134,6 +134,11 @@ class CallerEnvironment:
             return {"state": state, "team_reward": 0.0, "local_rewards": {}}
         with self._lock:
             return self._judged(state, agent, action)
+
+    def cause_of(self, reason: str) -> BaseException | None:
+        """What a function raised, if that is the ``reason`` for which the job failed."""
+        is_told = f"raised {type(self.failure).__name__}: " in reason
+        return self.failure if is_told else None
 
     def _judged(self, state: State, agent: str, action: str) -> Judgement:
         row = self._row(state)
@@ -240,8 +245,7 @@ class CallerEnvironment:
         try:
             return function(*arguments)
         except (Exception, SystemExit) as error:  # the latter would end the thread without a word
-            if self.failure is None:
-                self.failure = error
+            self.failure = error
             row = cast("Row", arguments[0])
             problem = f"raised {type(error).__name__}: {error}"
             raise self._wrong(name, problem, row, raised_at(error)) from error

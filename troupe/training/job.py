@@ -124,7 +124,8 @@ def job_spec(
             "temperature": options.temperature,
             "max_new_tokens": options.max_new_tokens,
         },
-        "limits": {"env_timeout_s": options.judge_timeout_s + 5.0},
+        # A function that raises drops its ticket, which must not go unseen.
+        "limits": {"env_timeout_s": options.judge_timeout_s + 5.0, "max_dropped_fraction": 0.0},
         "eval": {
             "num_tasks": len(rows.held_out),
             "split": "validation",

@@ -248,7 +248,7 @@ def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
         reason = ended.error or ended.reason or "no reason was given"
         raise JobFailedError(
             f"{ended.job_id} {ended.state}: {reason} (logs: {Path(ended.run_dir) / 'logs'})"
-        ) from job.environment.failure
+        ) from job.environment.cause_of(reason)
     return RunResults(Path(ended.run_dir))
 
 

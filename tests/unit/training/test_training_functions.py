@@ -116,7 +116,16 @@ def test_reward_when_it_raises_then_names_the_line_and_keeps_the_exception() -> 
     place = r"KeyError: 'missing' \(at .*_functions.py, line \d+, in reward: `return 1 / len"
     with pytest.raises(RewardFailedError, match=place):
         played(env, ("a", "x"), ("b", "y"))
-    assert isinstance(env.failure, KeyError)
+    assert isinstance(env.cause_of("dropped; reward() raised KeyError: 'missing'"), KeyError)
+
+
+def test_cause_when_the_job_failed_for_another_reason_then_is_none() -> None:
+    env = environment(Functions(fail))
+    assert env.cause_of("reward() raised LookupError: mine") is None
+    with pytest.raises(RewardFailedError):
+        played(env, ("a", "x"), ("b", "y"))
+    assert env.cause_of("the trainer died") is None
+    assert isinstance(env.cause_of("reward() raised LookupError: mine"), LookupError)
 
 
 @pytest.mark.parametrize(

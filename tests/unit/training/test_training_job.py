@@ -77,6 +77,12 @@ def test_spec_when_overridden_then_any_field_changes(model: str) -> None:
     assert spec.checkpoint.every == 5
 
 
+def test_spec_when_nothing_is_overridden_then_no_row_may_be_dropped(model: str) -> None:
+    assert spec_of(["a"], model=model).limits.max_dropped_fraction == 0.0
+    tolerant = spec_of(["a"], model=model, overrides={"limits.max_dropped_fraction": 0.1})
+    assert tolerant.limits.max_dropped_fraction == 0.1
+
+
 def test_spec_when_one_policy_is_overridden_then_the_others_stay(model: str) -> None:
     changes = {"policies.a.train.rank": 4, "policies.a.optimizer.learning_rate": 1e-3}
     spec = spec_of(["a", "b"], model=model, overrides=changes)
