@@ -7,16 +7,18 @@ started.
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from troupe.cli import options as opt
 from troupe.cli import platform
 from troupe.cli.output import quiet_logs
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.train_commands import Begin, job_to_end, run_folder, submitting
 from troupe.clients.rest import JobDocument, RestClient
-from troupe.errors import InvalidArgumentError, JobFailedError
+from troupe.errors import InvalidArgumentError, JobFailedError, TroupeError
 from troupe.spec import load_spec
 from troupe.training.dataset import Row, TaskRows
 from troupe.training.functions import Answer, CallerEnvironment, Functions, Rewards, Texts
@@ -135,13 +137,15 @@ async def train_async(
 ) -> RunResults:
     """``train`` without blocking the event loop; cancelling the task cancels the job."""
     functions = Functions(reward, observe, done, success)
-    job = _begun(agents, dataset, held_out, functions, runs_dir, options)
+    job = await asyncio.to_thread(_begun, agents, dataset, held_out, functions, runs_dir, options)
     running = asyncio.create_task(asyncio.to_thread(_run, job, quiet=quiet))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.to_thread(job.cancel)
-        await asyncio.wait([running])
+        ended = asyncio.gather(running, return_exceptions=True)  # else asyncio logs how it ended
+        with suppress(TroupeError):  # the watching ends too, where no router answers
+            await asyncio.to_thread(job.cancel)
+        await asyncio.wait([ended])
         raise
 
 
@@ -231,7 +235,8 @@ class _JudgedJob:
         self.is_cancelled = True
         config = platform.running(self.settings.runs_dir)
         if self.job_id and config is not None:
-            with config.client(api_key=self.settings.api_key) as client:
+            key = self.settings.api_key
+            with config.client(api_key=key, retry_for_s=opt.RETRY_FOR_S) as client:
                 client.cancel(self.job_id)
 
 
