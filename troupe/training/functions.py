@@ -8,6 +8,7 @@ import inspect
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from numbers import Real
 from threading import Lock
@@ -195,7 +196,7 @@ class CallerEnvironment:
     def _shown(self, row: Row, agent: str, history: list[Answer]) -> Shown:
         if self.functions.observe is None:
             return usual_prompt(row, self.agents[agent])
-        shown = self._call("observe", self.functions.observe, row, agent, list(history))
+        shown = self._call("observe", self.functions.observe, row, agent, history)
         try:
             return _messages(shown, agent)
         except InvalidArgumentError as error:
@@ -203,7 +204,7 @@ class CallerEnvironment:
 
     def _rewards(self, row: Row, texts: Texts) -> tuple[float, dict[str, float]]:
         """The team's reward and rewards by agent."""
-        value = self._call("reward", self.functions.reward, row, dict(texts))
+        value = self._call("reward", self.functions.reward, row, texts)
         if isinstance(value, Mapping):
             by_agent = cast("Mapping[str, object]", value)
             if unknown := sorted(set(map(str, by_agent)) - set(self.agents)):
@@ -225,13 +226,13 @@ class CallerEnvironment:
         if success is None:
             return False
         if callable(success):
-            return self._is_true("success", self._call("success", success, row, dict(texts)), row)
+            return self._is_true("success", self._call("success", success, row, texts), row)
         return reward >= float(success)  # a number of numpy gives no bool of Python
 
     def _is_done(self, row: Row, history: list[Answer]) -> bool:
         done = self.functions.done
         return done is not None and self._is_true(
-            "done", self._call("done", done, row, list(history)), row
+            "done", self._call("done", done, row, history), row
         )
 
     def _is_true(self, name: str, value: object, row: Row) -> bool:
@@ -243,7 +244,8 @@ class CallerEnvironment:
 
     def _call(self, name: str, function: Callable[..., object], *arguments: object) -> object:
         try:
-            return function(*arguments)
+            # A function may change what it is given, and rows and history are read again.
+            return function(*deepcopy(arguments))
         except (Exception, SystemExit) as error:  # the latter would end the thread without a word
             self.failure = error
             row = cast("Row", arguments[0])

@@ -1,6 +1,7 @@
 """The caller's functions as an environment: turns, rewards, ends and failures."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -179,6 +180,30 @@ def test_function_when_it_exits_then_is_an_error_of_the_function() -> None:
     with pytest.raises(RewardFailedError, match=r"reward\(\) raised SystemExit: 3 \(at tests"):
         played(env, ("a", "x"), ("b", "y"))
     assert isinstance(env.failure, SystemExit)
+
+
+def test_functions_when_they_change_what_they_are_given_then_later_calls_see_nothing_of_it() -> (
+    None
+):
+    seen: list[str] = []
+
+    def changing(answer: object, row: dict[str, Any], *given: Any) -> Any:
+        seen.append(json.dumps([row, *given]))
+        row["prompt"].append("more")
+        given[-1].clear()
+        return answer
+
+    functions = Functions(
+        partial(changing, 1.0),
+        observe=partial(changing, "go"),
+        done=lambda row, history: bool(history[0].clear()),
+        success=partial(changing, False),
+    )
+    env = CallerEnvironment(TaskRows.of([{"prompt": ["one"]}], []), TEAM, functions, max_turns=2)
+    first, again = (played(env, ("a", "x"), ("b", "y")) for _ in range(2))
+    assert first == again
+    assert first[-1]["state"]["history"][0] == {"agent": "a", "text": "x"}
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
 @pytest.mark.parametrize("name", ["done", "success"])
