@@ -120,9 +120,13 @@ def test_options_when_a_number_is_a_text_then_is_that_number() -> None:
         ({"overrides": {5: 1}}, "overrides"),
         ({"lora_rank": [1]}, "lora_rank: Input should be a valid integer"),
         ({"judge_timeout_s": "soon"}, "judge_timeout_s"),
+        ({"judge_timeout_s": 0}, "judge_timeout_s"),
+        ({"judge_timeout_s": float("nan")}, "judge_timeout_s"),
+        ({"judge_timeout_s": float("inf")}, "judge_timeout_s"),
+        ({"max_turns": 0}, "max_turns"),
     ],
 )
-def test_options_when_of_a_wrong_type_then_are_refused_by_name(
+def test_options_when_of_a_wrong_type_or_out_of_bounds_then_are_refused_by_name(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
@@ -136,6 +140,10 @@ def test_options_when_of_a_wrong_type_then_are_refused_by_name(
         ({"overrides": {"limits.foo": 1}}, "/limits/foo"),
         ({"overrides": {"steps.x.y": 1}}, "overrides['steps.x.y']: a plain value has no field 'x'"),
         ({"overrides": {"workflow.order.9": "a"}}, "'9' is not an index of a list of 2"),
+        ({"overrides": {"workflow.max_turns": 3}}, "give the argument max_turns"),
+        ({"overrides": {"workflow": {"order": ["a", "b"]}}}, "make workflow.max_turns 4"),
+        ({"overrides": {"task.params.max_turns": 3}}, "max_turns, judge_timeout_s"),
+        ({"overrides": {"task.name": "sudoku"}}, "overrides change the task"),
         ({"steps": -1}, "/steps"),
         ({"model": "models/none"}, "no model in the folder 'models/none'"),
         ({"model": {"a": "x"}}, "names none for b"),
