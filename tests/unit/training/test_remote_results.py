@@ -1,15 +1,17 @@
 """Episodes of a run on another machine, read page by page from a router that is a list."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from troupe.clients.rest import RestClient
-from troupe.errors import UnavailableError
+from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.training import remote_results
 from troupe.training.remote_results import RemoteResults
+from troupe.training.results import RunResults
 from troupe_router.run.series import flatten, metrics_document
 
 
@@ -82,6 +84,27 @@ def test_episodes_when_the_index_stands_still_then_there_are_those_that_it_has(
     assert ids(Router(10, 0), 300) == list(range(1, 10))
     with pytest.raises(UnavailableError, match="has indexed no such episode of demo-1"):
         ids(Router(0, 0), 300)
+
+
+@pytest.mark.parametrize(
+    ("filters", "form"),
+    [
+        ({"limit": 0}, "limit is 0; give a number from 1 on"),
+        ({"limit": None}, "limit is None"),
+        ({"kind": "evaluation"}, "kind is 'evaluation'; give 'train', 'eval' or None"),
+        ({"step": -1}, "step is -1"),
+        ({"failed": "any"}, "failed is 'any'; give True, False or None"),
+    ],
+)
+def test_episodes_when_a_filter_can_match_nothing_then_is_refused_here_and_there(
+    filters: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    (tmp_path / "spec.json").write_text("{}")
+    (tmp_path / "episodes.jsonl").write_text("")
+    there = RemoteResults(cast("RestClient", Router(10, 0)), "demo-1")
+    for results in (RunResults(tmp_path), there):
+        with pytest.raises(InvalidArgumentError, match=form):
+            results.episodes(**filters)
 
 
 def test_evaluations_when_they_have_rewards_by_agent_then_they_are_as_in_a_run_folder() -> None:
