@@ -120,10 +120,7 @@ def job_spec(
         },
         "policies": policies,
         "algorithm": algorithm,
-        "sampling": {
-            "temperature": options.temperature,
-            "max_new_tokens": options.max_new_tokens,
-        },
+        "sampling": {"temperature": options.temperature, "max_new_tokens": options.max_new_tokens},
         # A function that raises drops its ticket, which must not go unseen.
         "limits": {"env_timeout_s": options.judge_timeout_s + 5.0, "max_dropped_fraction": 0.0},
         "eval": {
