@@ -68,6 +68,9 @@ class _Limit:
 
 
 _only: ContextVar[_Limit | None] = ContextVar("troupe_plugin_modules", default=None)
+_digests: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
+"""SHA-256 of the file of each module that a spec named, as this process first loaded it."""
+_refuses_changed: ContextVar[bool] = ContextVar("troupe_plugin_changes", default=False)
 
 
 @contextmanager
@@ -82,11 +85,6 @@ def only_modules(modules: Sequence[str] | None, refusal: str = _BY_ROUTER) -> Ge
         yield
     finally:
         _only.reset(token)
-
-
-_digests: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
-"""SHA-256 of the file of each module that a spec named, as this process first loaded it."""
-_refuses_changed: ContextVar[bool] = ContextVar("troupe_plugin_changes", default=False)
 
 
 @contextmanager
