@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import RLock
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ValidationError, create_model
 
@@ -67,6 +68,9 @@ class _Limit:
 
 
 _only: ContextVar[_Limit | None] = ContextVar("troupe_plugin_modules", default=None)
+_digests: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
+"""SHA-256 of the file of each module that a spec named, as this process first loaded it."""
+_refuses_changed: ContextVar[bool] = ContextVar("troupe_plugin_changes", default=False)
 
 
 @contextmanager
@@ -81,6 +85,19 @@ def only_modules(modules: Sequence[str] | None, refusal: str = _BY_ROUTER) -> Ge
         yield
     finally:
         _only.reset(token)
+
+
+@contextmanager
+def refuse_changed() -> Generator[None]:
+    """Refuse in the block a ``module:attr`` whose file has changed: the old code would be used.
+
+    For a new job. One that runs goes on with the code that it began with.
+    """
+    token = _refuses_changed.set(True)
+    try:
+        yield
+    finally:
+        _refuses_changed.reset(token)
 
 
 def are_limited() -> bool:
@@ -262,6 +279,13 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
             if is_file
             else importlib.import_module(module_name)
         )
+        if not is_file and _has_changed(module) and _refuses_changed.get():
+            raise InvalidArgumentError(
+                f"the file of '{name}' has changed since this process imported it; restart the "
+                "platform (`troupe down`, `troupe up`), or name the file, as in "
+                f"'{module_name.rpartition('.')[2]}.py:{attribute}', which is loaded anew then",
+                pointer=pointer,
+            )
         if not hasattr(module, attribute):
             raise InvalidArgumentError(
                 f"'{name}' cannot be imported: {module_name} defines no '{attribute}'; "
@@ -274,6 +298,15 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
     # An allowed module may import names that are not its own, such as os.system.
     _check_allowed(getattr(plugin, "__module__", None) or module_name, name, pointer)
     return plugin
+
+
+def _has_changed(module: ModuleType) -> bool:
+    """Whether the module's file is another one than when this was first asked, after its import."""
+    try:
+        digest = sha256(Path(getattr(module, "__file__", None) or "").read_bytes()).hexdigest()
+    except OSError:  # built in, in an archive, or removed
+        digest = ""
+    return _digests.setdefault(module, digest) != digest
 
 
 def _defined_in(module: ModuleType) -> list[str]:

@@ -59,11 +59,11 @@ def test_train_when_functions_are_closures_then_learns_and_gives_its_results(
     assert run.plot().axes[1].get_ylabel() == "reward of a candidate"
 
 
-def test_train_when_reward_raises_then_the_cause_is_its_exception(
+def test_train_when_reward_raises_for_one_row_then_the_cause_is_its_exception(
     tiny_base: Path, tmp_path: Path
 ) -> None:
     def reward(row: dict[str, str], texts: dict[str, str]) -> float:
-        return float(row["answer"])
+        return float(row["answer" if row["prompt"] == "grid 0" else "prompt"][-1])
 
     with pytest.raises(troupe.TroupeError, match="KeyError: 'answer'") as error:
         troupe.train(
@@ -73,6 +73,7 @@ def test_train_when_reward_raises_then_the_cause_is_its_exception(
             model=str(tiny_base),
             runs_dir=tmp_path / "runs",
             steps=1,
+            tasks_per_step=36,
             max_new_tokens=4,
             quiet=True,
         )

@@ -8,6 +8,7 @@ import inspect
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from numbers import Real
 from threading import Lock
@@ -81,13 +82,21 @@ class Functions:
                 "success is NaN, which no reward reaches; give the least reward of a solved task"
             )
 
+    def given(self) -> dict[str, bool]:
+        """Which of the functions that may be left out there are, as a run records it."""
+        return {
+            "has_observe": self.observe is not None,
+            "has_done": self.done is not None,
+            "has_success": self.success is not None,
+        }
+
 
 @dataclass(slots=True)
 class CallerEnvironment:
     """Rows, agents and functions as ``reset`` and ``step`` over JSON states.
 
     ``agents`` maps each agent to its instruction, in the order in which they act. ``failure`` is
-    the first exception that a function raised: the caller gets it as the cause of the job's end.
+    the newest exception that a function raised.
     """
 
     rows: TaskRows
@@ -126,6 +135,11 @@ class CallerEnvironment:
             return {"state": state, "team_reward": 0.0, "local_rewards": {}}
         with self._lock:
             return self._judged(state, agent, action)
+
+    def cause_of(self, reason: str) -> BaseException | None:
+        """What a function raised, if that is the ``reason`` for which the job failed."""
+        is_told = f"raised {type(self.failure).__name__}: " in reason
+        return self.failure if is_told else None
 
     def _judged(self, state: State, agent: str, action: str) -> Judgement:
         row = self._row(state)
@@ -182,7 +196,7 @@ class CallerEnvironment:
     def _shown(self, row: Row, agent: str, history: list[Answer]) -> Shown:
         if self.functions.observe is None:
             return usual_prompt(row, self.agents[agent])
-        shown = self._call("observe", self.functions.observe, row, agent, list(history))
+        shown = self._call("observe", self.functions.observe, row, agent, history)
         try:
             return _messages(shown, agent)
         except InvalidArgumentError as error:
@@ -190,7 +204,7 @@ class CallerEnvironment:
 
     def _rewards(self, row: Row, texts: Texts) -> tuple[float, dict[str, float]]:
         """The team's reward and rewards by agent."""
-        value = self._call("reward", self.functions.reward, row, dict(texts))
+        value = self._call("reward", self.functions.reward, row, texts)
         if isinstance(value, Mapping):
             by_agent = cast("Mapping[str, object]", value)
             if unknown := sorted(set(map(str, by_agent)) - set(self.agents)):
@@ -212,13 +226,13 @@ class CallerEnvironment:
         if success is None:
             return False
         if callable(success):
-            return self._is_true("success", self._call("success", success, row, dict(texts)), row)
+            return self._is_true("success", self._call("success", success, row, texts), row)
         return reward >= float(success)  # a number of numpy gives no bool of Python
 
     def _is_done(self, row: Row, history: list[Answer]) -> bool:
         done = self.functions.done
         return done is not None and self._is_true(
-            "done", self._call("done", done, row, list(history)), row
+            "done", self._call("done", done, row, history), row
         )
 
     def _is_true(self, name: str, value: object, row: Row) -> bool:
@@ -230,10 +244,10 @@ class CallerEnvironment:
 
     def _call(self, name: str, function: Callable[..., object], *arguments: object) -> object:
         try:
-            return function(*arguments)
+            # A function may change what it is given, and rows and history are read again.
+            return function(*deepcopy(arguments))
         except (Exception, SystemExit) as error:  # the latter would end the thread without a word
-            if self.failure is None:
-                self.failure = error
+            self.failure = error
             row = cast("Row", arguments[0])
             problem = f"raised {type(error).__name__}: {error}"
             raise self._wrong(name, problem, row, raised_at(error)) from error

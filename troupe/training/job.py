@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from troupe import plugins
 from troupe.cli.specs import is_missing_folder, set_field, with_local_paths
@@ -29,14 +29,14 @@ class TrainingOptions:
     seed: int = 0
     group_size: int = 4
     tasks_per_step: int = 8
-    max_turns: int = 1
+    max_turns: Annotated[int, Field(ge=1)] = 1
     max_new_tokens: int = 128
     temperature: float = 1.0
     learning_rate: float = 1e-4
     lora_rank: int | None = 16
     shared_policy: bool = False
     eval_every: int = 0
-    judge_timeout_s: float = 300.0
+    judge_timeout_s: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 300.0
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -120,11 +120,9 @@ def job_spec(
         },
         "policies": policies,
         "algorithm": algorithm,
-        "sampling": {
-            "temperature": options.temperature,
-            "max_new_tokens": options.max_new_tokens,
-        },
-        "limits": {"env_timeout_s": options.judge_timeout_s + 5.0},
+        "sampling": {"temperature": options.temperature, "max_new_tokens": options.max_new_tokens},
+        # A function that raises drops its ticket, which must not go unseen.
+        "limits": {"env_timeout_s": options.judge_timeout_s + 5.0, "max_dropped_fraction": 0.0},
         "eval": {
             "num_tasks": len(rows.held_out),
             "split": "validation",
@@ -134,6 +132,7 @@ def job_spec(
     for key, value in options.overrides.items():
         set_field(document, key, deepcopy(value), label=f"overrides[{key!r}]")
     spec = parse_spec(document, source="the arguments of troupe.train")
+    _check_overridden(spec, task, options)
     if not is_here:
         return spec
     for policy in spec.policies.values():
@@ -143,6 +142,20 @@ def job_spec(
                 "that save_pretrained wrote, or a hub id"
             )
     return with_local_paths(spec)
+
+
+def _check_overridden(spec: JobSpec, task: Mapping[str, Any], options: TrainingOptions) -> None:
+    """Refuse overrides of what the environment has from the arguments: they have no effect."""
+    if spec.task.model_dump() != task:
+        raise InvalidArgumentError(
+            "overrides change the task, which is made of other arguments of troupe.train; give "
+            "those: agents, dataset, held_out, max_turns, judge_timeout_s"
+        )
+    if spec.workflow.max_turns != options.max_turns:
+        raise InvalidArgumentError(
+            f"overrides make workflow.max_turns {spec.workflow.max_turns}, and an episode ends "
+            f"after max_turns={options.max_turns}; give the argument max_turns instead"
+        )
 
 
 def _algorithm(options: TrainingOptions, *, num_agents: int) -> dict[str, Any]:

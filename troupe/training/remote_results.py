@@ -21,7 +21,13 @@ from troupe.clients.rest.models.episode_tree import EpisodeDocument, GroupDocume
 from troupe.clients.rest.models.metrics import SeriesDocument
 from troupe.episodes.lines import Line
 from troupe.errors import NotFoundError, UnavailableError
-from troupe.training.results import RecordedEpisode, RunResults, TrainedPolicy, empty_folder
+from troupe.training.results import (
+    RecordedEpisode,
+    RunResults,
+    TrainedPolicy,
+    check_filters,
+    empty_folder,
+)
 
 _PAGE = 1000
 _CATCH_UP_S, _CATCH_UP_PAUSE_S = 60.0, 0.2
@@ -84,8 +90,9 @@ class RemoteResults(RunResults):
         """Recorded episodes, oldest first, at most ``limit``: one request each.
 
         The router's index is waited for while it grows. Raises UnavailableError when it has none
-        after ``_CATCH_UP_S``.
+        after ``_CATCH_UP_S``, and InvalidArgumentError as ``RunResults`` does.
         """
+        check_filters(failed, kind, step, limit)
         filters: dict[str, Any] = {"kind": kind, "step": step, "order": "oldest"}
         filters["failure"] = {None: None, True: "any", False: "none"}[failed]
         asked = {name: value for name, value in filters.items() if value is not None}

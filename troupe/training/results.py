@@ -8,9 +8,11 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
+from troupe.clients.rest.models.episodes import EpisodeKind
 from troupe.episodes.lines import Line
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.evaluation.curve import figure
@@ -174,8 +176,9 @@ class RunResults:
         """Recorded episodes, oldest first, at most ``limit``.
 
         ``failed``: True for those not solved, False for the others; ``kind``: train or eval;
-        ``step``: of that step alone.
+        ``step``: of that step alone. Raises InvalidArgumentError for another filter.
         """
+        check_filters(failed, kind, step, limit)
         chosen: list[RecordedEpisode] = []
         for line in whole_lines(self.folder / "episodes.jsonl"):
             is_wanted = (
@@ -209,6 +212,23 @@ class RunResults:
         Raises InvalidArgumentError where matplotlib is not installed.
         """
         return figure(self.folder)
+
+
+def check_filters(failed: bool | None, kind: str | None, step: int | None, limit: int) -> None:
+    """Raise InvalidArgumentError for filters of ``episodes`` that nothing can match."""
+    accepted: dict[str, tuple[object, bool, str]] = {
+        "failed": (failed, failed in (None, True, False), "True, False or None"),
+        "kind": (kind, kind in (None, *get_args(EpisodeKind)), "'train', 'eval' or None"),
+        "step": (step, step is None or _is_from(0, step), "the number of a step, or None"),
+        "limit": (limit, _is_from(1, limit), "a number from 1 on"),
+    }
+    for name, (value, is_accepted, form) in accepted.items():
+        if not is_accepted:
+            raise InvalidArgumentError(f"{name} is {value!r}; give {form}")
+
+
+def _is_from(least: int, value: object) -> bool:
+    return isinstance(value, Integral) and int(value) >= least
 
 
 def empty_folder(target: str | Path) -> Path:

@@ -45,6 +45,8 @@ class DatasetParams(Params):
     has_observe: bool = Field(
         default=False, description="Whether a function of the caller writes the prompts."
     )
+    has_done: bool = Field(default=False, description="Whether one ends episodes.")
+    has_success: bool = Field(default=False, description="Whether solved tasks were told apart.")
 
 
 Ask = Callable[[str, Mapping[str, Any]], Any]

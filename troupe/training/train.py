@@ -7,16 +7,18 @@ started.
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from troupe.cli import options as opt
 from troupe.cli import platform
 from troupe.cli.output import quiet_logs
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.train_commands import Begin, job_to_end, run_folder, submitting
 from troupe.clients.rest import JobDocument, RestClient
-from troupe.errors import InvalidArgumentError, JobFailedError
+from troupe.errors import InvalidArgumentError, JobFailedError, TroupeError
 from troupe.spec import load_spec
 from troupe.training.dataset import Row, TaskRows
 from troupe.training.functions import Answer, CallerEnvironment, Functions, Rewards, Texts
@@ -110,7 +112,8 @@ def resume(
     and so should the functions; ``steps`` changes its length. With more steps than it has learnt, a
     run that succeeded goes on too.
 
-    Raises InvalidArgumentError when the run is not one of ``train``, or the rows differ.
+    Raises InvalidArgumentError when the run is not one of ``train``, the rows differ, or
+    ``observe``, ``done`` or ``success`` is missing that the run was begun with, or is new.
     """
     functions = Functions(reward, observe, done, success)
     return _run(
@@ -134,13 +137,15 @@ async def train_async(
 ) -> RunResults:
     """``train`` without blocking the event loop; cancelling the task cancels the job."""
     functions = Functions(reward, observe, done, success)
-    job = _begun(agents, dataset, held_out, functions, runs_dir, options)
+    job = await asyncio.to_thread(_begun, agents, dataset, held_out, functions, runs_dir, options)
     running = asyncio.create_task(asyncio.to_thread(_run, job, quiet=quiet))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.to_thread(job.cancel)
-        await asyncio.wait([running])
+        ended = asyncio.gather(running, return_exceptions=True)  # else asyncio logs how it ended
+        with suppress(TroupeError):  # the watching ends too, where no router answers
+            await asyncio.to_thread(job.cancel)
+        await asyncio.wait([ended])
         raise
 
 
@@ -166,7 +171,7 @@ def _begun(
         digest=rows.digest,
         max_turns=given.max_turns,
         timeout_s=given.judge_timeout_s,
-        has_observe=functions.observe is not None,
+        **functions.given(),
     )
     task = {"name": TASK_NAME, "params": params.model_dump()}
     spec = job_spec(named, rows, task, given)
@@ -188,6 +193,15 @@ def _resumed(folder: Path, rows: TaskRows, functions: Functions, steps: int | No
             f"the rows differ from those of {folder}: a run goes on with equal ones. "
             "Give the same dataset and held_out, or begin a new run with troupe.train"
         )
+    for name, is_given in functions.given().items():
+        # Older versions recorded observe alone, or none.
+        if spec.task.params.get(name, is_given) != is_given:
+            function = name.removeprefix("has_")
+            raise InvalidArgumentError(
+                f"{folder} was begun {'without' if is_given else 'with'} {function}; "
+                f"{'leave it out' if is_given else f'give {function}=...'}, or begin a new run "
+                "with troupe.train"
+            )
     environment = CallerEnvironment(rows, params.agents, functions, params.max_turns)
     environment.check()
     longer = None if steps is None else spec.model_copy(update={"steps": steps})
@@ -221,7 +235,8 @@ class _JudgedJob:
         self.is_cancelled = True
         config = platform.running(self.settings.runs_dir)
         if self.job_id and config is not None:
-            with config.client(api_key=self.settings.api_key) as client:
+            key = self.settings.api_key
+            with config.client(api_key=key, retry_for_s=opt.RETRY_FOR_S) as client:
                 client.cancel(self.job_id)
 
 
@@ -231,15 +246,22 @@ def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
             job.settings,
             job.begin_once,
             quiet=quiet,
-            go_on=lambda folder: f"troupe.resume({str(folder)!r}, dataset, reward, ...)",
+            go_on=lambda folder: _call_to_resume(folder, job.environment.functions),
             is_judge=True,
         )
     if ended.state != "succeeded":
         reason = ended.error or ended.reason or "no reason was given"
         raise JobFailedError(
             f"{ended.job_id} {ended.state}: {reason} (logs: {Path(ended.run_dir) / 'logs'})"
-        ) from job.environment.failure
+        ) from job.environment.cause_of(reason)
     return RunResults(Path(ended.run_dir))
+
+
+def _call_to_resume(folder: Path, functions: Functions) -> str:
+    """The call that goes on with a run: with the functions that it was begun with."""
+    names = [name.removeprefix("has_") for name, is_given in functions.given().items() if is_given]
+    given = "".join(f"{name}={name}, " for name in names)
+    return f"troupe.resume({str(folder)!r}, dataset, reward, {given}...)"
 
 
 def _settings(runs_dir: Path | None) -> CliSettings:

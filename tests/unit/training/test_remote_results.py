@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,11 +12,11 @@ from run_folders import spec_document
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.clients.rest import RestClient
 from troupe.episodes.lines import Line, episode_line
-from troupe.errors import UnavailableError
+from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.spec import parse_spec
 from troupe.training import remote_results
 from troupe.training.remote_results import RemoteResults
-from troupe.training.results import RecordedEpisode
+from troupe.training.results import RecordedEpisode, RunResults
 from troupe_router.run.episode_tree import episode_turns
 from troupe_router.run.series import flatten, metrics_document
 
@@ -115,6 +116,27 @@ def test_episode_when_printed_then_its_times_are_those_of_the_run_folder(key: An
         timed.pop("generate_s", None)
     [shown] = RemoteResults(cast("RestClient", router), "demo-1").episodes(limit=1)
     assert times(shown) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "form"),
+    [
+        ({"limit": 0}, "limit is 0; give a number from 1 on"),
+        ({"limit": None}, "limit is None"),
+        ({"kind": "evaluation"}, "kind is 'evaluation'; give 'train', 'eval' or None"),
+        ({"step": -1}, "step is -1"),
+        ({"failed": "any"}, "failed is 'any'; give True, False or None"),
+    ],
+)
+def test_episodes_when_a_filter_can_match_nothing_then_is_refused_here_and_there(
+    filters: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    (tmp_path / "spec.json").write_text("{}")
+    (tmp_path / "episodes.jsonl").write_text("")
+    there = RemoteResults(cast("RestClient", Router(10, 0)), "demo-1")
+    for results in (RunResults(tmp_path), there):
+        with pytest.raises(InvalidArgumentError, match=form):
+            results.episodes(**filters)
 
 
 def test_evaluations_when_they_have_rewards_by_agent_then_they_are_as_in_a_run_folder() -> None:

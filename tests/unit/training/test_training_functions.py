@@ -1,6 +1,7 @@
 """The caller's functions as an environment: turns, rewards, ends and failures."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -116,7 +117,16 @@ def test_reward_when_it_raises_then_names_the_line_and_keeps_the_exception() -> 
     place = r"KeyError: 'missing' \(at .*_functions.py, line \d+, in reward: `return 1 / len"
     with pytest.raises(RewardFailedError, match=place):
         played(env, ("a", "x"), ("b", "y"))
-    assert isinstance(env.failure, KeyError)
+    assert isinstance(env.cause_of("dropped; reward() raised KeyError: 'missing'"), KeyError)
+
+
+def test_cause_when_the_job_failed_for_another_reason_then_is_none() -> None:
+    env = environment(Functions(fail))
+    assert env.cause_of("reward() raised LookupError: mine") is None
+    with pytest.raises(RewardFailedError):
+        played(env, ("a", "x"), ("b", "y"))
+    assert env.cause_of("the trainer died") is None
+    assert isinstance(env.cause_of("reward() raised LookupError: mine"), LookupError)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +180,30 @@ def test_function_when_it_exits_then_is_an_error_of_the_function() -> None:
     with pytest.raises(RewardFailedError, match=r"reward\(\) raised SystemExit: 3 \(at tests"):
         played(env, ("a", "x"), ("b", "y"))
     assert isinstance(env.failure, SystemExit)
+
+
+def test_functions_when_they_change_what_they_are_given_then_later_calls_see_nothing_of_it() -> (
+    None
+):
+    seen: list[str] = []
+
+    def changing(answer: object, row: dict[str, Any], *given: Any) -> Any:
+        seen.append(json.dumps([row, *given]))
+        row["prompt"].append("more")
+        given[-1].clear()
+        return answer
+
+    functions = Functions(
+        partial(changing, 1.0),
+        observe=partial(changing, "go"),
+        done=lambda row, history: bool(history[0].clear()),
+        success=partial(changing, False),
+    )
+    env = CallerEnvironment(TaskRows.of([{"prompt": ["one"]}], []), TEAM, functions, max_turns=2)
+    first, again = (played(env, ("a", "x"), ("b", "y")) for _ in range(2))
+    assert first == again
+    assert first[-1]["state"]["history"][0] == {"agent": "a", "text": "x"}
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
 @pytest.mark.parametrize("name", ["done", "success"])

@@ -77,6 +77,12 @@ def test_spec_when_overridden_then_any_field_changes(model: str) -> None:
     assert spec.checkpoint.every == 5
 
 
+def test_spec_when_nothing_is_overridden_then_no_row_may_be_dropped(model: str) -> None:
+    assert spec_of(["a"], model=model).limits.max_dropped_fraction == 0.0
+    tolerant = spec_of(["a"], model=model, overrides={"limits.max_dropped_fraction": 0.1})
+    assert tolerant.limits.max_dropped_fraction == 0.1
+
+
 def test_spec_when_one_policy_is_overridden_then_the_others_stay(model: str) -> None:
     changes = {"policies.a.train.rank": 4, "policies.a.optimizer.learning_rate": 1e-3}
     spec = spec_of(["a", "b"], model=model, overrides=changes)
@@ -114,9 +120,13 @@ def test_options_when_a_number_is_a_text_then_is_that_number() -> None:
         ({"overrides": {5: 1}}, "overrides"),
         ({"lora_rank": [1]}, "lora_rank: Input should be a valid integer"),
         ({"judge_timeout_s": "soon"}, "judge_timeout_s"),
+        ({"judge_timeout_s": 0}, "judge_timeout_s"),
+        ({"judge_timeout_s": float("nan")}, "judge_timeout_s"),
+        ({"judge_timeout_s": float("inf")}, "judge_timeout_s"),
+        ({"max_turns": 0}, "max_turns"),
     ],
 )
-def test_options_when_of_a_wrong_type_then_are_refused_by_name(
+def test_options_when_of_a_wrong_type_or_out_of_bounds_then_are_refused_by_name(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
@@ -130,6 +140,10 @@ def test_options_when_of_a_wrong_type_then_are_refused_by_name(
         ({"overrides": {"limits.foo": 1}}, "/limits/foo"),
         ({"overrides": {"steps.x.y": 1}}, "overrides['steps.x.y']: a plain value has no field 'x'"),
         ({"overrides": {"workflow.order.9": "a"}}, "'9' is not an index of a list of 2"),
+        ({"overrides": {"workflow.max_turns": 3}}, "give the argument max_turns"),
+        ({"overrides": {"workflow": {"order": ["a", "b"]}}}, "make workflow.max_turns 4"),
+        ({"overrides": {"task.params.max_turns": 3}}, "max_turns, judge_timeout_s"),
+        ({"overrides": {"task.name": "sudoku"}}, "overrides change the task"),
         ({"steps": -1}, "/steps"),
         ({"model": "models/none"}, "no model in the folder 'models/none'"),
         ({"model": {"a": "x"}}, "names none for b"),

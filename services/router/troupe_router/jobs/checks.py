@@ -114,7 +114,7 @@ def _resolved(policy: PolicySpec) -> PolicySpec:
 
 def _parts(spec: JobSpec, allowed: Allowlist, faults: Sequence[Issue]) -> JobParts:
     """Everything that the spec names, loaded; ``faults`` are reported with the others."""
-    with plugins.only_modules(allowed.modules):
+    with plugins.only_modules(allowed.modules), plugins.refuse_changed():
         return _loaded(spec, allowed, faults)
 
 
