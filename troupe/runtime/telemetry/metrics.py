@@ -222,6 +222,9 @@ RUNS_FREE_BYTES = Gauge("troupe_router_runs_free_bytes", "Free space where run f
 RUNS_SIZE_BYTES = Gauge("troupe_router_runs_size_bytes", "Size of the volume of run folders.")
 REDIS_USED_BYTES = Gauge("troupe_router_redis_used_bytes", "Memory that Redis counts as used.")
 REDIS_LIMIT_BYTES = Gauge("troupe_router_redis_limit_bytes", "Redis' maxmemory; 0: no limit.")
+REDIS_UNREACHABLE = Gauge(
+    "troupe_router_redis_is_unreachable", "1 while Redis does not answer the router."
+)
 
 TRACKER_LINES = Counter(
     "troupe_tracker_lines_total", "Lines for experiment trackers, by outcome.", ["kind", "outcome"]
