@@ -153,10 +153,18 @@ def test_expression_when_every_router_shows_its_gauge_then_routers_are_not_added
     assert shared and [text for text in shared if not text.startswith("max by (")] == []
 
 
-@pytest.mark.parametrize("path", BOARDS, ids=lambda p: p.stem)
+def pickers(path: Path) -> list[dict[str, Any]]:
+    """The board's variable of jobs, if it has one."""
+    return [v for v in json.loads(path.read_text())["templating"]["list"] if v["name"] == "job"]
+
+
+def test_dashboard_when_it_picks_jobs_then_they_are_listed_again_with_each_time_range() -> None:
+    found = [variable for path in BOARDS for variable in pickers(path)]
+    assert found and [variable["refresh"] for variable in found] == [2] * len(found)
+
+
+@pytest.mark.parametrize("path", [*filter(pickers, BOARDS)], ids=lambda p: p.stem)
 def test_dashboard_when_it_picks_jobs_then_each_series_of_a_job_is_of_those(path: Path) -> None:
-    if "job" not in {v["name"] for v in json.loads(path.read_text())["templating"]["list"]}:
-        return
     for text in expressions(path):
         picked = re.findall(r'(troupe_[a-z0-9_]+)\{[^}]*job_id=~"\$job"', text)
         left = [name for name in METRIC.findall(text) if name in of_jobs()]
