@@ -154,7 +154,7 @@ async def sidecar(
     )
     staging.open()
     servicer = RolloutServicer(RolloutSettings(push_lease_s=push_lease_s), engine, staging)
-    servicer.open("model")
+    servicer.open("model", "job")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     add_RolloutServiceServicer_to_server(servicer, server)
     server.add_generic_rpc_handlers(tuple(extra))

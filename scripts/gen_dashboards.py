@@ -29,6 +29,7 @@ from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DataSourceRef,
     VariableOption,
+    VariableRefresh,
 )
 
 BOARDS = Path(__file__).parents[1] / "deploy/observability/boards"
@@ -62,6 +63,7 @@ def build(board: dict[str, Any]) -> Dashboard:
             .multi(True)
             .all_value(".+")
             .current(VariableOption(text="All", value="$__all"))
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
         )
     for row in board["rows"]:
         builder = builder.with_row(dashboard.Row(row["title"]))

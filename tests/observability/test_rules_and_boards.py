@@ -14,6 +14,7 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import REGISTRY
+from prometheus_client.metrics import MetricWrapperBase
 
 from troupe.runtime.telemetry import metrics
 
@@ -67,6 +68,14 @@ def declared() -> set[str]:
         if family.type == "histogram":
             names |= {f"{family.name}_{part}" for part in ("bucket", "sum", "count")}
     return names
+
+
+def of_jobs() -> set[str]:
+    """Series names of the metrics that have a job."""
+    declared = [m for m in vars(metrics).values() if isinstance(m, MetricWrapperBase)]
+    of_job = [m for m in declared if "job_id" in m._labelnames]  # pyright: ignore[reportPrivateUsage]
+    ends = ("", "_total", "_bucket", "_sum", "_count")
+    return {m._name + end for m in of_job for end in ends}  # pyright: ignore[reportPrivateUsage]
 
 
 def test_rules_when_checked_by_promtool_then_are_valid(promtool: str) -> None:
@@ -142,6 +151,24 @@ def test_expression_when_every_router_shows_its_gauge_then_routers_are_not_added
     texts = [*(a["expr"] for a in alerts()), *(e for path in BOARDS for e in expressions(path))]
     shared = [text for text in texts if set(METRIC.findall(text)) & set(OF_EVERY_ROUTER)]
     assert shared and [text for text in shared if not text.startswith("max by (")] == []
+
+
+def pickers(path: Path) -> list[dict[str, Any]]:
+    """The board's variable of jobs, if it has one."""
+    return [v for v in json.loads(path.read_text())["templating"]["list"] if v["name"] == "job"]
+
+
+def test_dashboard_when_it_picks_jobs_then_they_are_listed_again_with_each_time_range() -> None:
+    found = [variable for path in BOARDS for variable in pickers(path)]
+    assert found and [variable["refresh"] for variable in found] == [2] * len(found)
+
+
+@pytest.mark.parametrize("path", [*filter(pickers, BOARDS)], ids=lambda p: p.stem)
+def test_dashboard_when_it_picks_jobs_then_each_series_of_a_job_is_of_those(path: Path) -> None:
+    for text in expressions(path):
+        picked = re.findall(r'(troupe_[a-z0-9_]+)\{[^}]*job_id=~"\$job"', text)
+        left = [name for name in METRIC.findall(text) if name in of_jobs()]
+        assert sorted(picked) == sorted(left), text
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda p: p.stem)

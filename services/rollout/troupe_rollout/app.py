@@ -123,7 +123,7 @@ class RolloutApp:
         await hold_teachers(self._engine, {name: policies[name] for name in teachers})
         settle_heap()
         models = sorted({spec.model for spec in policies.values()})
-        self._servicer.open(", ".join(models))
+        self._servicer.open(", ".join(models), assignment.job_id)
         self._is_serving = True
         _log.info("rollout.loaded", policies=sorted(policies), models=models)
 

@@ -87,12 +87,13 @@ class RolloutServicer(RolloutServiceServicer):
         """For calls that may have to load a version first."""
         self._intake = WeightReceiver(engine, staging, lease_s=settings.push_lease_s)
         self._calls = Calls()
-        self._model = ""
-        metrics.ROLLOUT_IN_FLIGHT.set_function(engine.num_in_flight)
+        self._model = self._job_id = ""
 
-    def open(self, model: str) -> None:
-        """The engine has loaded ``model``: take work."""
+    def open(self, model: str, job_id: str) -> None:
+        """The engine has loaded ``model`` for ``job_id``: take work."""
         self._model = model
+        self._job_id = self._intake.job_id = job_id
+        metrics.ROLLOUT_IN_FLIGHT.labels(job_id).set_function(self._engine.num_in_flight)
         self._calls.is_open = True
 
     def hear(self, assignment: Assignment) -> None:
@@ -138,7 +139,7 @@ class RolloutServicer(RolloutServiceServicer):
             except TimeoutError as error:
                 raise _late("Generate", timeout_s) from error
         # Counted while the answer is on its way.
-        asyncio.get_running_loop().call_soon(_count, request.policy, generation)
+        asyncio.get_running_loop().call_soon(_count, self._job_id, request.policy, generation)
         return generation_to_proto(generation)
 
     async def ScoreTokens(  # noqa: N802
@@ -283,19 +284,19 @@ def _late(method: str, timeout_s: float) -> DeadlineError:
     )
 
 
-def _count(policy: str, generation: Generation) -> None:
-    prompt, sampled, seconds = _counters(policy)
+def _count(job_id: str, policy: str, generation: Generation) -> None:
+    prompt, sampled, seconds = _counters(job_id, policy)
     prompt.inc(generation.num_prompt_tokens)
     sampled.inc(generation.num_sampled_tokens)
     seconds.observe(generation.engine_s)
 
 
 @lru_cache(maxsize=64)
-def _counters(policy: str) -> tuple[Counter, Counter, Histogram]:
+def _counters(job_id: str, policy: str) -> tuple[Counter, Counter, Histogram]:
     """Of a policy: its prompt tokens, sampled tokens and seconds; looked up once."""
     tokens = metrics.ROLLOUT_TOKENS
     return (
-        tokens.labels(policy, "prompt"),
-        tokens.labels(policy, "sampled"),
-        metrics.ROLLOUT_SECONDS.labels(policy),
+        tokens.labels(job_id, policy, "prompt"),
+        tokens.labels(job_id, policy, "sampled"),
+        metrics.ROLLOUT_SECONDS.labels(job_id, policy),
     )

@@ -48,6 +48,8 @@ class WeightReceiver:
         self._engine = engine
         self._staging = staging
         self._lease_s = lease_s
+        self.job_id = ""
+        """Whose the series are that this counts in."""
         self._leases: dict[Key, asyncio.Task[None]] = {}
         self._has_own_trainers = False
         self._epochs: defaultdict[str, int] = defaultdict(int)
@@ -75,9 +77,9 @@ class WeightReceiver:
         manifest = upload.manifest
         if upload.path is None:
             received_s = staged_s  # receiving and loading were one
-        metrics.ROLLOUT_WEIGHTS_BYTES.labels(manifest.policy).inc(manifest.size_bytes)
-        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("receive").observe(received_s)
-        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("stage").observe(staged_s - received_s)
+        metrics.ROLLOUT_WEIGHTS_BYTES.labels(self.job_id, manifest.policy).inc(manifest.size_bytes)
+        metrics.ROLLOUT_WEIGHTS_SECONDS.labels(self.job_id, "receive").observe(received_s)
+        metrics.ROLLOUT_WEIGHTS_SECONDS.labels(self.job_id, "stage").observe(staged_s - received_s)
         return pb.UpdateWeightsResponse(
             tensor_digest=digest,
             staged_s=staged_s,
@@ -101,8 +103,9 @@ class WeightReceiver:
             reached("rollout.activated", policy_version)
             self._release(key)
             self._note_loaded(key)
-        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("activate").observe(time.monotonic() - began)
-        metrics.ROLLOUT_VERSION.labels(policy).set(policy_version)
+        activated_s = time.monotonic() - began
+        metrics.ROLLOUT_WEIGHTS_SECONDS.labels(self.job_id, "activate").observe(activated_s)
+        metrics.ROLLOUT_VERSION.labels(self.job_id, policy).set(policy_version)
 
     async def discard(self, policy: str, policy_version: int, *, epoch: int = 0) -> None:
         """Drop a staged or an old version; raises FencedError as ``activate`` does."""

@@ -196,14 +196,17 @@ class RouterApp:
             await asyncio.sleep(_DISK_S)
 
     async def _watch_memory(self) -> None:
-        """Measure the room in Redis each second."""
+        """Measure the room in Redis each second, and note whether it answers."""
         while True:
             try:
                 await self._memory.look(self._connected())
             except Exception as error:
                 if is_of_code(error):
                     raise
+                metrics.REDIS_UNREACHABLE.set(1)
                 _log.warning("redis.not_measured", error=str(error))
+            else:
+                metrics.REDIS_UNREACHABLE.set(0)
             metrics.REDIS_USED_BYTES.set(self._memory.used_bytes)
             metrics.REDIS_LIMIT_BYTES.set(self._memory.limit_bytes)
             await asyncio.sleep(_DISK_S)

@@ -63,7 +63,7 @@ async def rollout(rollout_model: Path, tmp_path: Path) -> AsyncIterator[Rollout]
     servicer = RolloutServicer(
         RolloutSettings(), engine, staging, tell=lambda: told.append("changed")
     )
-    servicer.open(str(rollout_model))
+    servicer.open(str(rollout_model), "job")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     add_RolloutServiceServicer_to_server(servicer, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

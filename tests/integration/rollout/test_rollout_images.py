@@ -63,7 +63,7 @@ async def address(seeing_model: Path, tmp_path: Path) -> AsyncIterator[str]:
     await engine.activate("shared", 0)
     staging = StagingArea(str(tmp_path / "in"), max_bytes=2**22, max_uploads=2, chunk_timeout_s=0.5)
     servicer = RolloutServicer(RolloutSettings(), engine, staging)
-    servicer.open(str(seeing_model))
+    servicer.open(str(seeing_model), "job")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     add_RolloutServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")

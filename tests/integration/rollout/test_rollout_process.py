@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
+import httpx
 import pytest
 
 from troupe.api.router.v1 import router_pb2 as pb
@@ -124,6 +125,10 @@ async def test_process_serves_reports_versions_and_exits_when_the_job_ends(
     assert replica.policies[0].active_version == 3
     assert replica.policies[0].tensor_digest == manifest.tensor_digest
     await client.close()
+    async with httpx.AsyncClient(base_url=f"http://{replica.admin_address}") as http:
+        series = (await http.get("/metrics")).text
+    assert 'troupe_rollout_policy_version{job_id="test-1",policy="shared"} 3.0' in series
+    assert 'troupe_rollout_weights_seconds_count{job_id="test-1",phase="activate"} 1.0' in series
     router.should_exit = True
     status, log = await ended(process)
     assert status == 0, log

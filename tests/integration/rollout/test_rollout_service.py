@@ -92,7 +92,7 @@ async def test_metrics_when_calls_are_answered_refused_or_under_way_then_say_so(
         return REGISTRY.get_sample_value("troupe_grpc_requests_total", labels) or 0.0
 
     def num_in_flight() -> float | None:
-        return REGISTRY.get_sample_value("troupe_rollout_in_flight_candidates")
+        return REGISTRY.get_sample_value("troupe_rollout_in_flight_candidates", {"job_id": "job"})
 
     await publish(rollout, rollout_weights)
     answered, refused = counted("OK"), counted(VersionNotLoadedError.code)

@@ -5,12 +5,14 @@ from prometheus_client import REGISTRY, Histogram
 
 from troupe.runtime.telemetry import metrics
 
+_POLICY = {"job_id": "slow-1", "policy": "slow"}
+
 
 @pytest.mark.parametrize(
     ("name", "histogram", "labels"),
     [
         ("troupe_grpc_request_seconds", metrics.GRPC_SECONDS, {"method": "slow"}),
-        ("troupe_rollout_generate_seconds", metrics.ROLLOUT_SECONDS, {"policy": "slow"}),
+        ("troupe_rollout_generate_seconds", metrics.ROLLOUT_SECONDS, _POLICY),
         ("troupe_env_step_seconds", metrics.ENV_STEP_SECONDS, {}),
         ("troupe_env_sandbox_run_seconds", metrics.ENV_SANDBOX_SECONDS, {}),
     ],

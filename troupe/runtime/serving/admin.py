@@ -15,6 +15,8 @@ from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.serving.address import split_address
 
 _REQUEST_TIMEOUT_S = 5.0
+_TARGETS_TIMEOUT_S = 3.0
+"""Below the limit of the whole request, so that its caller is told."""
 _TEXT = "text/plain; charset=utf-8"
 
 Targets = Callable[[], Awaitable[list[dict[str, Any]]]]
@@ -77,7 +79,10 @@ class AdminServer:
             return _response("200 OK", generate_latest(), CONTENT_TYPE_LATEST)
         if path == b"/metrics/targets" and self._targets is not None:
             try:
-                found = json.dumps(await self._targets())
+                async with asyncio.timeout(_TARGETS_TIMEOUT_S):
+                    found = json.dumps(await self._targets())
+            except TimeoutError:
+                return _response("503 Service Unavailable", b"the targets are not known in time\n")
             except TroupeError as error:
                 return _response("503 Service Unavailable", f"{error.message}\n".encode())
             return _response("200 OK", found.encode(), "application/json")

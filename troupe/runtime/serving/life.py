@@ -30,7 +30,7 @@ from troupe.runtime.serving.forced_exit import exit_within
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.serving.membership import ShouldExit
 from troupe.runtime.serving.memory import settle_heap
-from troupe.runtime.serving.service import Service, TargetFinder
+from troupe.runtime.serving.service import ReadinessTeller, Service, TargetFinder
 from troupe.runtime.serving.settings import ServingSettings
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import configure_logging, get_logger
@@ -111,7 +111,7 @@ class Life:
         self._stop = asyncio.Event()
         self._is_serving = False
         targets = service.targets if isinstance(service, TargetFinder) else None
-        self._admin = AdminServer(lambda: self._is_serving, targets)
+        self._admin = AdminServer(self._is_ready, targets)
         self._health: Any = cast("Any", health).aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
 
@@ -228,6 +228,10 @@ class Life:
             _log.error("service.close_failed", exc_info=error)
         await self._admin.stop()
         _log.info("service.closed")
+
+    def _is_ready(self) -> bool:
+        service = self._service
+        return self._is_serving and (not isinstance(service, ReadinessTeller) or service.is_ready())
 
     async def _set_serving(self, is_serving: bool) -> None:
         self._is_serving = is_serving

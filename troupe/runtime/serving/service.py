@@ -45,6 +45,15 @@ class Service(Protocol):
 
 
 @runtime_checkable
+class ReadinessTeller(Protocol):
+    """A service that may be unable to answer for a while, though it serves."""
+
+    def is_ready(self) -> bool:
+        """Asked while it serves, by /readyz of the admin port."""
+        ...
+
+
+@runtime_checkable
 class TargetFinder(Protocol):
     """A service that knows where the other processes' /metrics are."""
 

@@ -80,17 +80,25 @@ SERVE_TOKENS = Counter(
 SERVE_IN_FLIGHT = Gauge("troupe_serve_in_flight_requests", "Requests that are being answered.")
 SERVE_WAITING = Gauge("troupe_serve_waiting_requests", "Requests that wait for their turn.")
 
-ROLLOUT_TOKENS = Counter("troupe_rollout_tokens_total", "Tokens, by kind.", ["policy", "kind"])
-ROLLOUT_SECONDS = Histogram(
-    "troupe_rollout_generate_seconds", "Time in the engine.", ["policy"], buckets=_FAST_S
+ROLLOUT_TOKENS = Counter(
+    "troupe_rollout_tokens_total", "Tokens, by kind.", ["job_id", "policy", "kind"]
 )
-ROLLOUT_IN_FLIGHT = Gauge("troupe_rollout_in_flight_candidates", "Candidates queued or generated.")
-ROLLOUT_VERSION = Gauge("troupe_rollout_policy_version", "Version that answers.", ["policy"])
-ROLLOUT_WEIGHTS_BYTES = Counter("troupe_rollout_weights_bytes_total", "Received.", ["policy"])
+ROLLOUT_SECONDS = Histogram(
+    "troupe_rollout_generate_seconds", "Time in the engine.", ["job_id", "policy"], buckets=_FAST_S
+)
+ROLLOUT_IN_FLIGHT = Gauge(
+    "troupe_rollout_in_flight_candidates", "Candidates queued or generated.", ["job_id"]
+)
+ROLLOUT_VERSION = Gauge(
+    "troupe_rollout_policy_version", "Version that answers.", ["job_id", "policy"]
+)
+ROLLOUT_WEIGHTS_BYTES = Counter(
+    "troupe_rollout_weights_bytes_total", "Received.", ["job_id", "policy"]
+)
 ROLLOUT_WEIGHTS_SECONDS = Histogram(
     "troupe_rollout_weights_seconds",
-    "Time to stage, activate, sleep or wake.",
-    ["phase"],
+    "Time to receive, stage or activate.",
+    ["job_id", "phase"],
     buckets=_SLOW_S,
 )
 
@@ -214,6 +222,9 @@ RUNS_FREE_BYTES = Gauge("troupe_router_runs_free_bytes", "Free space where run f
 RUNS_SIZE_BYTES = Gauge("troupe_router_runs_size_bytes", "Size of the volume of run folders.")
 REDIS_USED_BYTES = Gauge("troupe_router_redis_used_bytes", "Memory that Redis counts as used.")
 REDIS_LIMIT_BYTES = Gauge("troupe_router_redis_limit_bytes", "Redis' maxmemory; 0: no limit.")
+REDIS_UNREACHABLE = Gauge(
+    "troupe_router_redis_is_unreachable", "1 while Redis does not answer the router."
+)
 
 TRACKER_LINES = Counter(
     "troupe_tracker_lines_total", "Lines for experiment trackers, by outcome.", ["kind", "outcome"]

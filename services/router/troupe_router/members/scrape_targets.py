@@ -18,5 +18,5 @@ def _target(replica: Replica, job_id: str) -> dict[str, Any]:
     kind = ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower()
     return {
         "targets": [replica.admin_address] if replica.admin_address else [],
-        "labels": {"component": kind, "replica": replica.replica_id, "of_job": job_id},
+        "labels": {"component": kind, "of_replica": replica.replica_id, "of_job": job_id},
     }

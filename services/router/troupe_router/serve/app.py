@@ -97,6 +97,10 @@ class ServeApp:
         finally:
             await cancel_all(following)
 
+    def is_ready(self) -> bool:
+        """See ``ReadinessTeller``."""
+        return self._endpoint is not None and self._endpoint.is_ready()
+
     async def drain(self) -> None:
         """Answer what was asked, and nothing new."""
         if self._endpoint is not None:

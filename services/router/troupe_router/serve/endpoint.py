@@ -61,6 +61,10 @@ class ChatEndpoint:
             },
         )
 
+    def is_ready(self) -> bool:
+        """Whether requests are taken and the engine can answer them."""
+        return not self.queue.is_closed and self._team.engine.is_ready()
+
     async def _models(self, _: Request) -> Response:
         data = [self._facts(model) for model in self._team.models.values()]
         return JSONResponse({"object": "list", "data": data})
@@ -69,7 +73,7 @@ class ChatEndpoint:
         return JSONResponse(self._facts(self._named(request.path_params["name"])))
 
     async def _readyz(self, _: Request) -> Response:
-        if self.queue.is_closed or not self._team.engine.is_ready():
+        if not self.is_ready():
             raise UnavailableError("the engine does not answer now, or this process is stopping")
         return JSONResponse({"status": "ok"})
 
