@@ -40,6 +40,8 @@ class Actions(Protocol):
 class NamedActions:
     """Actions with names: the last line of the answer must be one, with or without ``action:``.
 
+    A name may itself be, begin or end with what is taken off an answer: ``*``, ``move: left``.
+
     Example: ``NamedActions({"left": 0, "right": 1}).read("I go back.\\naction: Left")`` is 0.
     """
 
@@ -48,7 +50,12 @@ class NamedActions:
         self._folded = {name.casefold(): value for name, value in self._by_name.items()}
 
     def read(self, text: str) -> Any:
-        return self._folded.get(last_line(text).casefold())
+        line = _raw_line(text).casefold()
+        unlabelled = _LABEL.sub("", line).strip()
+        for said in (line, unlabelled, last_line(text).casefold()):
+            if said in self._folded:
+                return self._folded[said]
+        return None
 
     def ask(self) -> str:
         return "End your answer with one line that is one of: " + ", ".join(self._by_name)
@@ -147,8 +154,11 @@ def last_line(text: str) -> str:
 
     Only the last line counts, so naming every action at once names the last one only.
     """
-    line = text[-MAX_TEXT:].rstrip().rpartition("\n")[2].strip()
-    return _LABEL.sub("", line).strip().strip(".!`'\"*").strip()
+    return _LABEL.sub("", _raw_line(text)).strip().strip(".!`'\"*").strip()
+
+
+def _raw_line(text: str) -> str:
+    return text[-MAX_TEXT:].rstrip().rpartition("\n")[2].strip()
 
 
 def _refused(constant: str) -> Any:

@@ -28,6 +28,13 @@ def test_named_actions_when_read_then_only_the_last_line_counts(text: str, actio
     assert NAMED.read(text) == action
 
 
+@pytest.mark.parametrize("name", ["+", "*", "move: left", "up!"])
+@pytest.mark.parametrize("label", ["", "action: "])
+def test_named_actions_when_a_name_has_marks_then_can_be_chosen(name: str, label: str) -> None:
+    marked = NamedActions({"+": "+", "*": "*", "move: left": "move: left", "up!": "up!"})
+    assert marked.read(f"I think.\n{label}{name}") == name
+
+
 @given(st.text(max_size=300))
 def test_read_when_the_text_is_anything_then_never_fails(text: str) -> None:
     parsers = (
