@@ -1,6 +1,7 @@
 """When an episode of an adapted environment counts as a success."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -14,7 +15,7 @@ CARTPOLE = {"env": "CartPole-v1", "actions": ["left", "right"], "return_bound": 
 BALANCED = ("left", "right", "right", "left")
 
 
-def played(params: dict[str, object], *actions: str) -> Transition:
+def played(params: Mapping[str, object], *actions: str) -> Transition:
     """The last transition of an episode of ``actions``, in turn until it is over."""
     env = GymnasiumFamily(GymnasiumParams.model_validate(params)).environment()
     state = env.reset(TASK)
