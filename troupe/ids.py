@@ -16,7 +16,9 @@ GroupId = NewType("GroupId", str)
 AgentName = NewType("AgentName", str)
 PolicyName = NewType("PolicyName", str)
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_HUB_NAME = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
+_HUB_ID = re.compile(rf"(?!.*(?:--|\.\.))(?:{_HUB_NAME}/)?{_HUB_NAME}(?<!\.git)", re.ASCII)
+"""As strict as the hub's client, whose every call raises a ValueError for another name."""
 
 
 def train_round(step: int) -> RoundId:

@@ -77,7 +77,7 @@ def build_bundle(
     ``src/my_task.py:MyTask`` means the same; any other goes to the top by its own name.
 
     Raises:
-        InvalidArgumentError: a path is missing or a link, or a limit is passed.
+        InvalidArgumentError: a path is missing, a folder holds a link, or a limit is passed.
     """
     base = (root or Path.cwd()).resolve()
     files: dict[str, bytes] = {}

@@ -123,6 +123,11 @@ class ChatClient:
             texts = [_text(choice) for choice in document["choices"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._stranger(f"its answer has no choices ({error!r})") from error
+        if any(choice.get("finish_reason") == "content_filter" for choice in document["choices"]):
+            raise InvalidArgumentError(
+                f"the content filter of {self._base_url} withheld an answer, which is none of the "
+                "model's own; change the prompt, or the filter"
+            )
         if len(texts) != request.num_candidates:
             raise self._stranger(f"it gave {len(texts)} choices for n = {request.num_candidates}")
         return text_generation(request, texts, counted)

@@ -121,9 +121,11 @@ def _base(
         return base.model_copy(update={"id": hub_id, "revision": ""})
     needed = any(p.base == name and p.kind == "lora" for p in team.manifest.policies.values())
     folder = Path(team.locations[name]).expanduser()
-    if base.id == team.locations[name] or not needed:
+    if not needed:
         return base
     if not (folder / "config.json").is_file():
+        if base.id == team.locations[name]:
+            return base
         raise InvalidArgumentError(
             f"base '{name}' ({folder}) is not there any more, so nobody could load the adapters; "
             f"say which model of the hub it is: --base {name}=ORG/MODEL"

@@ -38,8 +38,7 @@ def send_to_hub(
     Files that are there already are not sent again, and an equal team makes no commit.
 
     Raises:
-        ConflictError: the repository holds something else, or everybody can read it and ``public``
-            is False.
+        ConflictError: the repository holds something else, or is not as ``public`` says.
         ForbiddenError, NotFoundError, UnavailableError: as the hub answers.
     """
     if place.revision:
@@ -53,6 +52,11 @@ def send_to_hub(
         if not is_private and not public:
             raise ConflictError(
                 f"{place} can be read by everybody; add --public to send the team there anyway"
+            )
+        if is_private and public:
+            raise ConflictError(
+                f"{place} is private, and --public opens new repositories only; leave it out, or "
+                "make this one public in its settings on the hub first"
             )
         present = set(api.list_repo_files(place.repo))
         if present - {".gitattributes"} and MANIFEST not in present:

@@ -151,8 +151,9 @@ def _parsed(path: Path) -> TeamManifest:
     for name, agent in manifest.agents.items():
         if agent.policy not in manifest.policies:
             raise InvalidArgumentError(f"{path}: agent '{name}' has no policy '{agent.policy}'")
+    needed = {p.base for p in manifest.policies.values() if p.kind == "lora"}
     for name, base in manifest.bases.items():
-        if not base.path and not is_hub_id(base.id):
+        if name in needed and not base.path and not is_hub_id(base.id):
             raise InvalidArgumentError(
                 f"{path}: base '{name}' is in no folder of the team, and '{base.id}' is no hub id"
             )

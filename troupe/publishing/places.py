@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from troupe.errors import InvalidArgumentError
+from troupe.ids import is_hub_id
 
-_REPO = r"[A-Za-z0-9][\w.-]{0,95}"
-_HUB = re.compile(rf"({_REPO}/{_REPO})(?:@([\w./-]{{1,100}}))?", re.ASCII)
+_HUB = re.compile(r"([^/@]+/[^/@]+)(?:@([\w./-]{1,100}))?", re.ASCII)
 _HOST = r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _OCI = re.compile(
@@ -62,7 +62,7 @@ def read_place(text: str) -> Place:
     kind, _, rest = text.partition(":")
     if kind == "folder" and rest:
         return FolderPlace(rest)
-    if kind == "hub" and (match := _HUB.fullmatch(rest)):
+    if kind == "hub" and (match := _HUB.fullmatch(rest)) and is_hub_id(match[1]):
         return HubPlace(match[1], match[2] or "")
     if kind == "oci" and (match := _OCI.fullmatch(rest)):
         return OciPlace(match[1], match[2], match[4] or match[3] or "latest")

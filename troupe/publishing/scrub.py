@@ -1,9 +1,16 @@
 """A job's spec without what belongs to the machine: paths, sockets, trackers."""
 
-from pathlib import Path
+import re
 from typing import Any
 
 from troupe.spec import JobSpec
+
+_FOLDERS = re.compile(r"(?:(?<![^=,])|(?=file://))(?:file://)?~?/(?:[^/,=\n]+/)+(?=[^/,=\s])")
+"""The folders of an absolute path of two parts or more, where a value may hold one: at its start,
+after ``=`` or ``,`` (``--data=/home/me/rows``, ``scout=PATH,walker=PATH``) and in a ``file://``.
+
+A word with one slash, such as the command ``/start``, is none, and a sentence keeps its paths.
+"""
 
 
 def scrubbed(spec: JobSpec) -> dict[str, Any]:
@@ -19,18 +26,4 @@ def without_paths(value: Any) -> Any:
         return {key: without_paths(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [without_paths(inner) for inner in value]
-    return _last_part(value) if isinstance(value, str) and _is_path(value) else value
-
-
-def _is_path(text: str) -> bool:
-    """An absolute path of two parts or more, or such a path with an attribute (``file.py:attr``).
-
-    A word with one slash, such as the command ``/start``, is none.
-    """
-    is_absolute = text.startswith(("/", "~/")) and text.count("/") > 1
-    return is_absolute and "\n" not in text and Path(text.partition(":")[0]).name != ""
-
-
-def _last_part(text: str) -> str:
-    path, colon, attr = text.partition(":")
-    return Path(path).name + colon + attr
+    return _FOLDERS.sub("", value) if isinstance(value, str) and "\n" not in value else value

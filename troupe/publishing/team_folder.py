@@ -10,6 +10,7 @@ from pathlib import Path
 
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.evaluation.refs import WeightsRef
+from troupe.ids import is_hub_id
 from troupe.publishing.files import entries_of, inside, model_digest
 from troupe.publishing.hub_cache import cached_model
 from troupe.publishing.manifest import (
@@ -201,7 +202,7 @@ def _base(model: str) -> TeamBase:
 
 def _last_part(model: str) -> str:
     """A hub id as it is; of a folder that is not there any more, its last part."""
-    return model if model.count("/") <= 1 and not model.startswith("/") else Path(model).name
+    return model if is_hub_id(model) else Path(model).name
 
 
 def _policy(folder: Path, spec: JobSpec, name: str, checkpoint: str, base: str) -> TeamPolicy:

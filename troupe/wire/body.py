@@ -10,10 +10,19 @@ _OVERRIDDEN: Mapping[str, tuple[Any, ...]] = {
     "temperature": (),
     "top_p": (),
     "top_k": (),
+    "min_p": (0,),
     "seed": (),
     "frequency_penalty": (),
     "presence_penalty": (),
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
     "logit_bias": (),
+    "bad_words": ([],),
+    "min_tokens": (0,),
+    "ignore_eos": (False,),
+    "stop_token_ids": ([],),
+    "best_of": (1,),
+    "use_beam_search": (False,),
     "logprobs": (),
     "top_logprobs": (),
     "parallel_tool_calls": (True,),
@@ -24,9 +33,21 @@ _OVERRIDDEN: Mapping[str, tuple[Any, ...]] = {
     "thinking": ({"type": "disabled"},),
     "verbosity": (),
     "text.verbosity": (),
+    "chat_template_kwargs": ({},),
+    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ()),
+    **dict.fromkeys(("structured_outputs", "regex", "ebnf"), ()),
 }
 """Fields that a policy does not follow, with the values that ask for nothing beside null.
 The job's spec decides sampling, and no engine here is told the others."""
+
+_OF_A_VENDOR: Mapping[str, tuple[Any, ...]] = {
+    "web_search_options": (),
+    "modalities": ([], ["text"]),
+    "mcp_servers": ([],),
+    "prompt": (),
+}
+"""Fields by which a vendor's server searches, speaks, calls servers of tools or looks up a prompt
+that it keeps, with the values that ask for nothing beside null."""
 
 BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The most tokens of an answer; the spec's own bound holds where it is lower."""
@@ -39,6 +60,16 @@ def overridden(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Fields of ``body`` that ask for what the policy does not follow."""
     asked = ((name, _at(body, name), neutral) for name, neutral in _OVERRIDDEN.items())
     return tuple(name for name, value, neutral in asked if value not in (None, *neutral))
+
+
+def refuse_vendors(body: Mapping[str, Any]) -> None:
+    """Raises InvalidArgumentError for a field that asks for what only a vendor's server does."""
+    for name, neutral in _OF_A_VENDOR.items():
+        if body.get(name) not in (None, *neutral):
+            raise InvalidArgumentError(
+                f"'{name}' asks for what a vendor's server does, and no policy here; leave it out",
+                pointer=name,
+            )
 
 
 def _at(body: Mapping[str, Any], name: str) -> Any:

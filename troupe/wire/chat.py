@@ -15,6 +15,7 @@ from troupe.wire.body import (
     model_of,
     num_tokens,
     overridden,
+    refuse_vendors,
     stops_of,
     tool_of,
 )
@@ -33,6 +34,7 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     """The request in ``body``; raises InvalidArgumentError that says what does not fit."""
     if (body.get("n") or 1) != 1:
         raise InvalidArgumentError("n must be 1: Troupe draws the candidates")
+    refuse_vendors(body)
     refuse_old_functions(body)
     options = body.get("stream_options") or {}
     return request_of(

@@ -203,8 +203,10 @@ def _read_call(text: str) -> ToolCall | None:
         if isinstance(arguments, str):
             arguments = json.loads(arguments)
         name = document["name"]
+        # Python reads NaN and 1e999, which no JSON holds: a client would refuse the whole answer.
+        written = json.dumps(arguments, allow_nan=False)
     except (ValueError, KeyError, AttributeError, RecursionError):
         return None
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         return None
-    return ToolCall(name, json.dumps(arguments))
+    return ToolCall(name, written)

@@ -13,6 +13,7 @@ from troupe.wire.body import (
     model_of,
     num_tokens,
     overridden,
+    refuse_vendors,
     stops_of,
     tool_of,
 )
@@ -22,6 +23,7 @@ from troupe.wire.request import CallKey, ModelRequest
 
 def read(body: Mapping[str, Any]) -> ModelRequest:
     """The request in ``body``; raises InvalidArgumentError that says what does not fit."""
+    refuse_vendors(body)
     asked: list[Message] = []
     if body.get("system"):
         asked.append(Message("system", text_of(body["system"], "system")))

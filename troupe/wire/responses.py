@@ -15,6 +15,7 @@ from troupe.wire.body import (
     model_of,
     num_tokens,
     overridden,
+    refuse_vendors,
     tool_of,
 )
 from troupe.wire.chat import ROLES
@@ -29,6 +30,7 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
             "previous_response_id and conversation need a server that keeps answers; send the "
             "whole input"
         )
+    refuse_vendors(body)
     messages: list[Message] = []
     if isinstance(body.get("instructions"), str) and body["instructions"]:
         messages.append(Message("system", body["instructions"]))

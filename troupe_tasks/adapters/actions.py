@@ -40,6 +40,8 @@ class Actions(Protocol):
 class NamedActions:
     """Actions with names: the last line of the answer must be one, with or without ``action:``.
 
+    A name may itself be, begin or end with what is taken off an answer: ``*``, ``move: left``.
+
     Example: ``NamedActions({"left": 0, "right": 1}).read("I go back.\\naction: Left")`` is 0.
     """
 
@@ -48,11 +50,11 @@ class NamedActions:
         self._folded = {name.casefold(): value for name, value in self._by_name.items()}
 
     def read(self, text: str) -> Any:
-        line = _whole_last_line(text)
-        # A name may itself be, or hold, what is taken off an answer: "*", "up!", "move: left".
-        for said in (line, _LABEL.sub("", line), last_line(text)):
-            if said.casefold() in self._folded:
-                return self._folded[said.casefold()]
+        line = _raw_line(text).casefold()
+        unlabelled = _LABEL.sub("", line).strip()
+        for said in (line, unlabelled, last_line(text).casefold()):
+            if said in self._folded:
+                return self._folded[said]
         return None
 
     def ask(self) -> str:
@@ -152,10 +154,10 @@ def last_line(text: str) -> str:
 
     Only the last line counts, so naming every action at once names the last one only.
     """
-    return _LABEL.sub("", _whole_last_line(text)).strip(".!`'\"*").strip()
+    return _LABEL.sub("", _raw_line(text)).strip().strip(".!`'\"*").strip()
 
 
-def _whole_last_line(text: str) -> str:
+def _raw_line(text: str) -> str:
     return text[-MAX_TEXT:].rstrip().rpartition("\n")[2].strip()
 
 

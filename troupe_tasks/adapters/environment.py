@@ -115,6 +115,6 @@ def _transition(
         team_reward,
         local,
         done=after.is_done,
-        success=after.is_success,
+        success=after.is_done and after.is_success,
         info={"action": parsed, "return": after.total, **after.note},
     )

@@ -22,7 +22,7 @@ from troupe_tasks.adapters.family import AdaptedFamily, load_function, missing_p
 from troupe_tasks.adapters.frames import SightParams, image_of
 from troupe_tasks.adapters.randomness import OwnRandomness
 from troupe_tasks.adapters.render import MAX_CHARS, render
-from troupe_tasks.adapters.world import Moment
+from troupe_tasks.adapters.world import Moment, is_paid_at_end
 
 AGENT = "player"
 _ID_OF_MODULE = re.compile(r"[\w.]+:(?:[\w.-]+/)?[\w.-]+-v\d+")
@@ -52,7 +52,9 @@ class GymnasiumParams(SightParams):
         default=False, description="Show the environment's own text drawing (render_mode ansi)."
     )
     success_return: float | None = Field(
-        default=None, description="Return from which an ended episode is a success."
+        default=None,
+        description="Return from which an ended episode is a success, whatever ended it; give it "
+        "where docs/adapters.md says that the environment's own rewards tell too little.",
     )
     save: str | None = Field(
         default=None, description="module:attr of a function env -> bytes, instead of replays."
@@ -91,7 +93,7 @@ class GymnasiumWorld:
             observation, paid, terminated, truncated, info = self.env.step(action)
             self._total += float(paid)
             is_done = bool(terminated or truncated)
-            is_success = is_done and self._is_success(float(paid), bool(terminated), info)
+            is_success = self._is_success(float(paid), bool(terminated), is_done, info)
             return self._moment(observation, info, float(paid), is_done, is_success)
 
     def save(self) -> str | None:
@@ -115,11 +117,18 @@ class GymnasiumWorld:
     def close(self) -> None:
         self.env.close()
 
-    def _is_success(self, paid: float, terminated: bool, info: Mapping[str, Any]) -> bool:
+    def _is_success(
+        self, paid: float, terminated: bool, is_done: bool, info: Mapping[str, Any]
+    ) -> bool:
         if self._params.success_return is not None:
             return self._total >= self._params.success_return
         reported = info.get("is_success", info.get("success"))
-        return bool(reported) if reported is not None else terminated and paid > 0
+        if reported is not None:
+            return bool(reported)
+        # A function of a user may give an environment that is no gymnasium.Env.
+        threshold = getattr(getattr(self.env, "spec", None), "reward_threshold", None)
+        is_solved = threshold is not None and self._total >= threshold
+        return is_done and (is_solved or (terminated and is_paid_at_end(paid, self._total)))
 
     def _moment(
         self,

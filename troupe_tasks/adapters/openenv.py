@@ -4,6 +4,7 @@ A server keeps each episode in a session, so a state here is the seed and the ac
 step finds its session or replays into a new one. Actions are JSON objects.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
@@ -16,7 +17,7 @@ from troupe_tasks.adapters.frames import FrameParams, image_in_json
 from troupe_tasks.adapters.hosts import check_host
 from troupe_tasks.adapters.openenv_client import HttpSession, Served, Session, SocketSession
 from troupe_tasks.adapters.render import render
-from troupe_tasks.adapters.world import Moment
+from troupe_tasks.adapters.world import Moment, is_paid_at_end
 
 AGENT = "player"
 
@@ -62,7 +63,9 @@ class OpenEnvParams(FrameParams):
         default=0, ge=0, le=256, description="Of these, sessions kept open between steps."
     )
     success_return: float | None = Field(
-        default=None, description="Return from which an ended episode is a success."
+        default=None,
+        description="Return from which an ended episode is a success, whatever ended it; else one "
+        "that ends with a positive reward and brought nothing, in sum, before.",
     )
 
     @field_validator("url")
@@ -92,7 +95,7 @@ class OpenEnvWorld:
                 f"it has {', '.join(sorted(served.observation)) or 'none'}",
                 pointer="/task/params/image",
             )
-        return self._moment(served)
+        return replace(self._moment(served), is_success=False)
 
     def act(self, agent: str, action: Any) -> Moment:
         served = self._session.step(action)
@@ -102,7 +105,7 @@ class OpenEnvWorld:
                 {AGENT: f"That action was refused: {served.refused[:500]}"},
                 {},
                 False,
-                False,
+                self._is_success(served),
                 {"refused": served.refused[:500]},
                 self._images,
             )
@@ -118,6 +121,11 @@ class OpenEnvWorld:
     def close(self) -> None:
         self._session.close()
 
+    def _is_success(self, served: Served) -> bool:
+        if self._params.success_return is not None:
+            return self._total >= self._params.success_return
+        return served.is_done and is_paid_at_end(served.reward, self._total)
+
     def _moment(self, served: Served) -> Moment:
         observation = shown = served.observation
         if (field := self._params.image) is not None:
@@ -127,13 +135,11 @@ class OpenEnvWorld:
             self._images = {} if image is None else {AGENT: image}
         if self._params.show:
             shown = {name: shown[name] for name in self._params.show if name in shown}
-        enough = self._params.success_return
-        won = served.reward > 0 if enough is None else self._total >= enough
         return Moment(
             {AGENT: render(shown) or "(nothing to see)"},
             {AGENT: served.reward},
             served.is_done,
-            served.is_done and won,
+            self._is_success(served),
             images=self._images,
         )
 

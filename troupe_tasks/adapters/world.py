@@ -14,6 +14,7 @@ class Moment:
     ``prompts`` holds what each agent sees; an agent that is absent has nothing to decide now.
     ``images`` holds what some of them see beside it, before the words.
     ``rewards`` are what the last action brought each agent. ``info`` is JSON-serialisable.
+    ``is_success`` holds if the episode ends here, which ``max_steps`` may do too.
 
     Example: ``Moment({"player": "cell 4 of 16"}, {"player": 0.0}, False, False)``.
     """
@@ -24,6 +25,14 @@ class Moment:
     is_success: bool
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
     images: Mapping[str, ImagePart] = field(default_factory=dict[str, ImagePart])
+
+
+def is_paid_at_end(paid: float, total: float) -> bool:
+    """Whether the last step was paid, as a goal is, and the steps before brought nothing in sum.
+
+    Where each step is paid (CartPole), or none is, rewards do not tell how an episode ended.
+    """
+    return paid > 0 and total - paid <= 0
 
 
 class World(Protocol):

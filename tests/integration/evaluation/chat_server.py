@@ -17,6 +17,7 @@ class ChatServer:
     key: str = ""
     failures: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    finish_reason: str = "stop"
     url: str = ""
 
     def answer(self, messages: list[dict[str, str]]) -> str:
@@ -49,7 +50,8 @@ def serving(server: ChatServer) -> Iterator[ChatServer]:
                 self._send(404, {"error": {"message": f"no {body['model']}"}})
                 return
             text = server.answer(body["messages"])
-            choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            message = {"role": "assistant", "content": text}
+            choice = {"message": message, "finish_reason": server.finish_reason}
             usage = {"prompt_tokens": 30, "completion_tokens": len(text.split())}
             self._send(200, {"choices": [choice] * body["n"], "usage": usage})
 

@@ -77,6 +77,15 @@ async def test_complete_when_asked_then_sends_the_sampling_and_reads_the_choices
     }
 
 
+async def test_complete_when_a_filter_withheld_the_answer_then_it_is_no_answer(
+    server: ChatServer, client: ChatClient
+) -> None:
+    server.finish_reason = "content_filter"
+    with pytest.raises(InvalidArgumentError, match="content filter"):
+        await ask(client)
+    assert len(server.bodies) == 1
+
+
 async def test_complete_when_the_server_is_busy_or_broken_then_asks_again(
     server: ChatServer, client: ChatClient
 ) -> None:

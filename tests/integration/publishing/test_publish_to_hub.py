@@ -143,6 +143,14 @@ def test_team_when_the_repository_is_public_then_it_is_sent_only_with_the_flag(
     assert world.publish("--public")[0] == 0
 
 
+def test_team_when_the_repository_is_private_then_the_flag_is_refused(world: PublishWorld) -> None:
+    assert world.publish()[0] == 0
+    status, _, notes = world.publish("--public")
+    assert status == 2
+    assert "is private, and --public opens new repositories only" in notes
+    assert len(world.hub.repos[REPO].commits) == 1
+
+
 def test_team_when_the_repository_holds_a_model_then_it_is_left_alone(world: PublishWorld) -> None:
     files = {"model.safetensors": b"theirs"}
     world.hub.repos[REPO] = HubRepo(is_private=True, commits=[("a" * 40, files)])

@@ -184,6 +184,8 @@ def test_models_when_listed_then_the_team_comes_first_with_its_agents(served: Se
         ({"model": "shrt"}, 404, "model"),
         ({"messages": []}, 400, "messages"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, "messages"),
+        ({"model": "sh\ud800rt"}, 400, "model"),
+        ({"\ud800": 1}, 400, "\\ud800"),
         ({"logprobs": True}, 400, "logprobs"),
         ({"frequency_penalty": 0.5}, 400, "frequency_penalty"),
         ({"invented": 1}, 400, "invented"),
@@ -205,6 +207,14 @@ def test_request_when_it_asks_for_what_is_not_served_then_the_field_is_named(
     error = response.json()["error"]
     assert error["param"] == param
     assert error["message"]
+
+
+def test_request_when_its_host_is_not_known_then_the_setting_of_the_endpoint_is_named(
+    served: Served,
+) -> None:
+    response = served.get("/v1/models", headers={"Host": "served.example.org"})
+    assert response.status_code == 403
+    assert "TROUPE_SERVE_HOSTS" in response.json()["error"]["message"]
 
 
 def test_request_when_it_fills_the_context_then_the_code_is_that_of_openai(served: Served) -> None:

@@ -71,6 +71,8 @@ def test_answer_when_it_calls_tools_then_they_are_taken_out() -> None:
         '{"name": "add", "arguments": "{"}',
         '{"name": "add", "arguments": {"a": ' + "9" * 5000 + "}}",
         '{"name": "add", "arguments": ' + "[" * 100_000,
+        '{"name": "add", "arguments": {"a": NaN}}',
+        '{"name": "add", "arguments": {"a": 1e999}}',
     ],
 )
 def test_call_when_it_cannot_be_read_then_stays_text_and_is_counted(inside: str) -> None:

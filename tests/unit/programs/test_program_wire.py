@@ -206,6 +206,10 @@ def test_answer_when_it_calls_a_tool_and_is_cut_then_the_call_is_what_is_told(
         (messages, {"messages": [{"role": "system", "content": ""}]}, "unknown role"),
         (messages, {"output_config": {"format": "json"}}, "output_config/format must be an object"),
         (messages, {"tools": [{"type": "web_search_20250305", "name": "web"}]}, "web_search_2025"),
+        (chat, {"web_search_options": {}}, "'web_search_options' asks"),
+        (chat, {"modalities": ["text", "audio"]}, "'modalities' asks"),
+        (messages, {"mcp_servers": [{"type": "url", "name": "m"}]}, "'mcp_servers' asks"),
+        (responses, {"prompt": {"id": "pmpt_1"}}, "'prompt' asks"),
     ],
 )
 def test_request_when_it_cannot_be_served_then_says_what_does_not_fit(
@@ -343,6 +347,12 @@ def test_tool_choice_when_it_allows_some_tools_then_those_alone_are_offered(
             ("output_config.effort", "thinking"),
         ),
         (messages, {"thinking": {"type": "disabled"}}, ()),
+        (
+            chat,
+            {"min_p": 0.1, "best_of": 2, "guided_json": {}},
+            ("min_p", "best_of", "guided_json"),
+        ),
+        (chat, {"min_p": 0.0, "best_of": 1, "stop_token_ids": [], "modalities": ["text"]}, ()),
     ],
 )
 def test_fields_when_a_policy_does_not_follow_them_then_are_named(

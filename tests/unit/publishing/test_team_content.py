@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from run_folders import INSTRUCTION, without_episode_rewards, write_metrics, write_run
+from run_folders import INSTRUCTION, without_episode_rewards, write_metrics, write_model, write_run
 
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.publishing.content import ContentOptions, TeamContent, content_of
 from troupe.publishing.manifest import TeamManifest
 from troupe.publishing.places import FolderPlace, HubPlace, OciPlace, read_place
-from troupe.publishing.team_folder import team_of_run
+from troupe.publishing.team_folder import open_team, team_of_run
 from troupe.publishing.to_folder import write_team
 
 
@@ -64,6 +64,23 @@ def test_content_when_all_weights_were_trained_then_models_are_sent_without_a_ba
     card = text(sent, "policies/tool/README.md")
     assert 'AutoModelForCausalLM.from_pretrained("policies/tool")' in card
     assert "peft" not in card
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("model", ["models/Qwen--X", "Qwen--X", "qwen"])
+def test_content_when_the_base_is_a_relative_folder_then_the_team_reads_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, is_full: bool
+) -> None:
+    run = write_run(tmp_path / "pair-1", is_full=is_full)
+    monkeypatch.chdir(tmp_path)
+    write_model(tmp_path / model)
+    document = json.loads((run / "spec.json").read_text())
+    for policy in document["policies"].values():
+        policy["model"] = model
+    (run / "spec.json").write_text(json.dumps(document))
+    team = open_team(write_team(content(run, at=""), tmp_path / "out"))
+    bases = {base.path for base in team.manifest.bases.values()}
+    assert bases == ({""} if is_full else {f"bases/{name}" for name in team.manifest.bases})
 
 
 def test_content_when_the_base_is_gone_then_the_message_says_what_to_give(tmp_path: Path) -> None:
@@ -147,7 +164,18 @@ def test_place_when_named_then_read_and_written_back(name: str, place: object) -
 
 
 @pytest.mark.parametrize(
-    "name", ["org/team", "hub:team", "hub:a/b/c", "oci:host", "oci:host/A:v", "folder:", "s3:x/y"]
+    "name",
+    [
+        "org/team",
+        "hub:team",
+        "hub:a/b/c",
+        "hub:org/my--team",
+        "hub:o/t@",
+        "oci:host",
+        "oci:host/A:v",
+        "folder:",
+        "s3:x/y",
+    ],
 )
 def test_place_when_it_has_another_form_then_the_forms_are_named(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="hub:ORG/NAME"):

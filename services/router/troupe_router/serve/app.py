@@ -72,6 +72,7 @@ class ServeApp:
             rate_per_s=settings.rate_per_s,
             burst=settings.rate_burst,
             hosts=settings.host_names,
+            prefix=_PREFIX,
             wrong_keys=WrongKeys(),
             answer=answer_to,
         )

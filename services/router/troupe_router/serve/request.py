@@ -6,7 +6,7 @@ an error, never ignored.
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,7 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
         raise InvalidArgumentError(f"the body is not JSON ({error})") from error
     if not isinstance(body, dict):
         raise InvalidArgumentError("the body is not a JSON object")
+    _refuse_half_characters(body)
     chat.refuse_old_functions(body)
     _refuse_unsupported(body)
     given = {name: value for name, value in body.items() if value is not None}
@@ -122,7 +123,6 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
     messages = chat.read_messages(shown)
     if not messages:
         raise InvalidArgumentError("there are no messages", pointer="messages")
-    _refuse_half_characters(messages)
     return AskedChat(
         model=str(given.get("model") or ""),
         body=shown,
@@ -157,15 +157,17 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_half_characters(messages: Sequence[Message]) -> None:
-    try:
-        for message in messages:
-            message.described.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgumentError(
-            f"a message holds half a character ({error.reason}); send whole ones",
-            pointer="messages",
-        ) from error
+def _refuse_half_characters(body: Mapping[str, Any]) -> None:
+    """No tokenizer and no answer can hold one, and JSON may escape it anywhere."""
+    for name, value in body.items():
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            field = ascii(name)[1:-1]
+            raise InvalidArgumentError(
+                f"'{field}' holds half a character ({error.reason}); send whole ones",
+                pointer=field,
+            ) from error
 
 
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -34,16 +34,17 @@ class AccessControl:
         rate_per_s: float,
         burst: int,
         hosts: Sequence[str] = (),
+        prefix: str = "TROUPE_ROUTER_",
         wrong_keys: WrongKeys,
         answer: Callable[[TroupeError], ASGIApp] = answer_to,
     ) -> None:
-        """``answer``: what a refused caller gets."""
+        """``prefix``: of the service's settings; ``answer``: what a refused caller gets."""
         self._app = app
         self._answer = answer
         self._keys = keys
         self._rate_per_s = rate_per_s
         self._burst = burst
-        self._hosts = hosts
+        self._hosts, self._prefix = hosts, prefix
         self._limits = RateLimits()
         self._wrong_keys = wrong_keys
 
@@ -64,7 +65,7 @@ class AccessControl:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         if not self._keys.is_on:
-            check_host(headers, self._hosts)
+            check_host(headers, self._hosts, self._prefix)
         # A page can send the cookie of this site, and no bearer key of its own.
         if not self._keys.is_on or key_of(headers)[1] or scope["path"].startswith(_OPEN):
             check_origin(headers)

@@ -25,11 +25,13 @@ def check_origin(headers: Mapping[str, str]) -> None:
         )
 
 
-def check_host(headers: Mapping[str, str], allowed: Sequence[str]) -> None:
+def check_host(
+    headers: Mapping[str, str], allowed: Sequence[str], prefix: str = "TROUPE_ROUTER_"
+) -> None:
     """Raise ForbiddenError where a router without keys is asked by a name that may be a stranger's.
 
     Addresses, names without a dot and those of ``_INNER`` are nobody's to register; ``allowed``
-    are the operator's own, with * for any part.
+    are the operator's own, with * for any part, from the variable that begins with ``prefix``.
     """
     host = headers.get("host", "")
     try:
@@ -41,8 +43,8 @@ def check_host(headers: Mapping[str, str], allowed: Sequence[str]) -> None:
     if any(fnmatchcase(name, pattern.lower()) for pattern in (*_INNER, *allowed)):
         return
     raise ForbiddenError(
-        f"this router has no keys, so it accepts known host names only, not '{name[:100]}'; "
-        "have the operator add it to TROUPE_ROUTER_HOSTS, or use keys"
+        f"there are no keys here, so known host names only are accepted, not '{name[:100]}'; "
+        f"have the operator add it to {prefix}HOSTS, or use keys"
     )
 
 
