@@ -101,6 +101,12 @@ ROLLOUT_WEIGHTS_SECONDS = Histogram(
     ["job_id", "phase"],
     buckets=_SLOW_S,
 )
+ROLLOUT_TURN_SECONDS = Histogram(
+    "troupe_rollout_turn_seconds",
+    "Time to hand a shared device to the trainer (asleep) or take it back (awake).",
+    ["state"],
+    buckets=_SLOW_S,
+)
 
 WEIGHTS_PHASE_SECONDS = Gauge(
     "troupe_weights_phase_seconds",

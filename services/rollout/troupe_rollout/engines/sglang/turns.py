@@ -124,7 +124,7 @@ class DeviceTurns:
                     began = time.monotonic()
                     await work()
                     seconds = time.monotonic() - began
-                    metrics.ROLLOUT_WEIGHTS_SECONDS.labels(target).observe(seconds)
+                    metrics.ROLLOUT_TURN_SECONDS.labels(target).observe(seconds)
                     _log.info("device.turn", state=self.state, seconds=round(seconds, 2))
 
         turn, wanted = next(reversed(self._turns.items()), (None, None))
