@@ -6,14 +6,13 @@ from typing import NoReturn
 
 from redis.exceptions import RedisError
 
-from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_of_code
 from troupe.spec.pools import rollout_pools
 from troupe_router.jobs.state import STATES
 from troupe_router.jobs.store import JobStore
-from troupe_router.members.store import MemberStore
+from troupe_router.members.store import MemberStore, kind_name
 
 _log = get_logger(__name__)
 _KINDS = ("rollout", "env", "trainer")
@@ -25,8 +24,7 @@ async def count(store: JobStore, members: MemberStore) -> None:
     for state in STATES:
         metrics.ROUTER_JOBS.labels(state).set(jobs[state])
     living = await members.all()
-    names = [ReplicaKind.Name(member.replica.kind) for member in living]
-    replicas = Counter(name.removeprefix("REPLICA_KIND_").lower() for name in names)
+    replicas = Counter(kind_name(member.replica) for member in living)
     for kind in _KINDS:
         metrics.ROUTER_REPLICAS.labels(kind).set(replicas[kind])
     serving = Counter(

@@ -14,7 +14,7 @@ from troupe_router.jobs.processes import kind_of
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.assignment import Work, assign
-from troupe_router.members.store import Member, MemberStore
+from troupe_router.members.store import Member, MemberStore, kind_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Registry:
         log = EventLog(self._redis, job_id, source="router")
         data = {
             "replica_id": replica.replica_id,
-            "kind": ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower(),
+            "kind": kind_name(replica),
             "address": replica.address,
         }
         event_id = f"joined:{replica.replica_id}:{replica.incarnation}"

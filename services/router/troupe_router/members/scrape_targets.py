@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from troupe.api.router.v1.router_pb2 import Replica, ReplicaKind
-from troupe_router.members.store import MemberStore
+from troupe.api.router.v1.router_pb2 import Replica
+from troupe_router.members.store import MemberStore, kind_name
 
 
 async def scrape_targets(members: MemberStore) -> list[dict[str, Any]]:
@@ -15,8 +15,11 @@ async def scrape_targets(members: MemberStore) -> list[dict[str, Any]]:
 
 
 def _target(replica: Replica, job_id: str) -> dict[str, Any]:
-    kind = ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower()
     return {
         "targets": [replica.admin_address] if replica.admin_address else [],
-        "labels": {"component": kind, "of_replica": replica.replica_id, "of_job": job_id},
+        "labels": {
+            "component": kind_name(replica),
+            "of_replica": replica.replica_id,
+            "of_job": job_id,
+        },
     }

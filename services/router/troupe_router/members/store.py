@@ -46,6 +46,11 @@ class Member:
     policies: tuple[str, ...] = ()
 
 
+def kind_name(replica: Replica) -> str:
+    """Example: rollout, as labels, events and REST say it."""
+    return ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower()
+
+
 class MemberStore:
     """The living replicas of every job."""
 
@@ -124,7 +129,7 @@ def _last_words(member: Member) -> str:
     return json.dumps(
         {
             "job_id": member.job_id,
-            "kind": ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower(),
+            "kind": kind_name(replica),
             "address": replica.address,
             "seen_at": replica.seen_at,
         }

@@ -23,7 +23,7 @@ from troupe.retry import STEADY, Backoff
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec import JobSpec
-from troupe_router.members.store import Member, MemberStore
+from troupe_router.members.store import Member, MemberStore, kind_name
 from troupe_router.play.routing.choose import UNBOUNDED, RouteCandidate
 from troupe_router.play.routing.prefixes import PrefixTable
 
@@ -66,7 +66,7 @@ class ReplicaConnection:
 
     def calls(self, outcome: str) -> Counter:
         """The count of its calls that ended so."""
-        kind = "rollout" if isinstance(self.client, RolloutClient) else "env"
+        kind = kind_name(self.member.replica)
         return metrics.ROUTER_ROUTED.labels(self.member.job_id, kind, self.replica_id, outcome)
 
     def candidate(self, matched: float = 0.0, limit: int = UNBOUNDED) -> RouteCandidate:

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients.rest.models.jobs import QueuedJobDocument, QuotaDocument
 from troupe.clients.rest.models.replicas import (
     PolicyDocument,
@@ -20,7 +19,7 @@ from troupe.spec.pools import pool_of
 from troupe_router.jobs.queue import in_use, places
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import HOLDING
-from troupe_router.members.store import Member
+from troupe_router.members.store import Member, kind_name
 from troupe_router.rest.openapi import EVERY, problems
 from troupe_router.rest.parts import Parts
 from troupe_router.rest.strict_route import StrictRoute
@@ -89,7 +88,7 @@ def _replica(member: Member, versions: Versions) -> ReplicaDocument:
     committed = versions.get(member.job_id, {})
     return ReplicaDocument(
         replica_id=replica.replica_id,
-        kind=ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower(),
+        kind=kind_name(replica),
         address=replica.address,
         job_id=member.job_id or None,
         is_serving=replica.is_serving,
