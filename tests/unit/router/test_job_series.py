@@ -21,8 +21,8 @@ async def test_requests_of_replicas_when_the_job_ends_then_their_series_linger_a
     labels = {"job_id": JOB, "kind": kind, "replica": f"{JOB}-{kind}-0", "outcome": "OK"}
     address = "127.0.0.1:1"
     client = EnvClient(address, "plan_path", {}) if kind == "env" else RolloutClient(address)
-    number = router_pb2.ReplicaKind.Value(f"REPLICA_KIND_{kind.upper()}")
-    replica = router_pb2.Replica(replica_id=labels["replica"], kind=number)
+    named = f"REPLICA_KIND_{kind.upper()}"
+    replica = router_pb2.Replica(replica_id=labels["replica"], kind=named)
     ReplicaConnection(Member(replica, JOB), client, 0, labels["replica"]).answered()
     job_series.end(JOB, linger_s=0.01)
     assert REGISTRY.get_sample_value("troupe_router_requests_total", labels) == 1
