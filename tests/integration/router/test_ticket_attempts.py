@@ -45,6 +45,19 @@ class Player:
         return Played([], pb.Episode(episode_id=ticket.ticket_id, round_id=ticket.round_id))
 
 
+class HeldPlayer(Player):
+    """Says when it has begun a ticket, and plays it when it is let."""
+
+    def __init__(self, failures: int = 0, error: type[Exception] = UnavailableError) -> None:
+        super().__init__(failures, error)
+        self.began, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def play(self, ticket: pb.Ticket, *, start: Start | None = None) -> Played:
+        self.began.set()
+        await self.go_on.wait()
+        return await super().play(ticket)
+
+
 @pytest.fixture
 async def world(redis: Redis, tmp_path: Path) -> World:
     world = World(redis, tmp_path)
@@ -262,26 +275,19 @@ async def test_workers_when_redis_refuses_then_the_error_ends_them(
 async def test_ticket_when_another_player_ended_it_meanwhile_then_is_not_counted_again(
     failures: int, world: World
 ) -> None:
-    began, go_on = asyncio.Event(), asyncio.Event()
-
-    class Held(Player):
-        async def play(self, ticket: pb.Ticket, *, start: Start | None = None) -> Played:
-            began.set()
-            await go_on.wait()
-            return await super().play(ticket)
-
     def counted() -> list[float | None]:
         labels = [{"job_id": JOB, "outcome": outcome} for outcome in ("done", "dropped")]
         return [REGISTRY.get_sample_value("troupe_router_tickets_total", of) for of in labels]
 
     [ticket] = tickets(ROUND, 1)
     episode = pb.Episode(episode_id=ticket.ticket_id, round_id=ROUND)
-    async with playing(world, Held(failures, ValueError), claim_idle_s=3600) as workers:
+    player = HeldPlayer(failures, ValueError)
+    async with playing(world, player, claim_idle_s=3600) as workers:
         before = counted()
         async with asyncio.timeout(30):
-            await began.wait()
+            await player.began.wait()
             assert await world.ledger.complete_ticket(ticket, "0-1", [], episode)
-            go_on.set()
+            player.go_on.set()
             await workers.drain()
     assert counted() == before
 
@@ -307,21 +313,14 @@ async def test_ticket_when_its_player_leaves_then_the_next_claims_it_at_once(
 async def test_workers_when_draining_then_what_they_play_ends_and_nothing_else_is_claimed(
     world: World,
 ) -> None:
-    began, go_on = asyncio.Event(), asyncio.Event()
-
-    class Held(Player):
-        async def play(self, ticket: pb.Ticket, *, start: Start | None = None) -> Played:
-            began.set()
-            await go_on.wait()
-            return await super().play(ticket)
-
-    async with playing(world, Held(), claim_idle_s=5) as workers, asyncio.timeout(30):
-        await began.wait()
+    player = HeldPlayer()
+    async with playing(world, player, claim_idle_s=5) as workers, asyncio.timeout(30):
+        await player.began.wait()
         draining = asyncio.create_task(workers.drain())
         await world.ledger.open_round("train-00001", pb.ROUND_KIND_TRAIN, 1, others())
         await asyncio.sleep(0)
         assert not draining.done()
-        go_on.set()
+        player.go_on.set()
         await draining
         assert await counts(world) == (1, 0)
         later = await world.ledger.round("train-00001")
