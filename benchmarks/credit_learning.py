@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.budget_runs import BudgetRun, RunPool
 from benchmarks.demo_overhead import quick_model
 from benchmarks.intervals import interval
-from benchmarks.learning_arms import TASKS, Arm, Setting, spec_of
+from benchmarks.learning_arms import NO_ENTROPY, TASKS, Arm, Setting, spec_of
 from benchmarks.learning_cells import Budget, base_digest, make_model, play_model
 from benchmarks.report import commit, machine
 from troupe.evaluation.estimators import wilson
@@ -61,19 +61,18 @@ ARMS = {
     "matpo": _arm("matpo", lead="walker"),
     "m_grpo": _arm("m_grpo"),
 }
-NO_BONUS: dict[str, Any] = {"loss": {"entropy_coef": 0.0}}
 
 
 def _plain(name: str) -> Arm:
     """The arm with the team's return alone, no terms of an agent's own, and no entropy bonus."""
-    return replace(ARMS[name], own={**ARMS[name].own, **NO_BONUS}, has_terms=False)
+    return replace(ARMS[name], own={**ARMS[name].own, **NO_ENTROPY}, has_terms=False)
 
 
 WHOLE = ("grpo", "tree_grpo", "gagpo", "shapley", "ccpo", "matpo", "m_grpo")
 """Those that credit an act with more than its own reward."""
 PLAIN = {f"{name}, team's return": _plain(name) for name in WHOLE}
 PLAIN |= {
-    "grpo, no bonus": replace(ARMS["grpo"], own=NO_BONUS),
+    "grpo, no bonus": replace(ARMS["grpo"], own=NO_ENTROPY),
     "grpo, team's return with bonus": replace(ARMS["grpo"], has_terms=False),
 }
 """With three seeds; the last two part what the others change together."""

@@ -126,7 +126,7 @@ class Arm:
         return FULL_RATES if self.level == "L3" else LORA_RATES
 
 
-_NO_ENTROPY = {"loss": {"entropy_coef": 0.0}}
+NO_ENTROPY = {"loss": {"entropy_coef": 0.0}}
 _POSITIVE = {"loss": {**STEP["loss"], "negative_advantage_weight": 0.0}}
 _UNSCALED = {"scale": "none"}
 _RANDOM = {"params": {"advance": "random"}}
@@ -145,7 +145,7 @@ _CRITIC = {
 ARMS = {
     "at_grpo": Arm("at_grpo", "L1"),
     "at_grpo_random": Arm("at_grpo", "L1", own=_RANDOM),
-    "at_grpo_no_entropy": Arm("at_grpo", "L1", own=_NO_ENTROPY),
+    "at_grpo_no_entropy": Arm("at_grpo", "L1", own=NO_ENTROPY),
     "at_grpo_positive": Arm("at_grpo", "L1", own=_POSITIVE),
     "at_grpo_unscaled": Arm("at_grpo", "L1", own=_UNSCALED),
     "turn_grpo": Arm("turn_grpo", "L1"),
