@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import issues_of
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.content import ImagePart
+from troupe.tasks.content import ImagePart, writable
 from troupe.tasks.family import Message
 from troupe.wire import chat
 from troupe.wire.body import list_of, stops_of
@@ -160,14 +160,12 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
 def _refuse_half_characters(body: Mapping[str, Any]) -> None:
     """No tokenizer and no answer can hold one, and JSON may escape it anywhere."""
     for name, value in body.items():
-        try:
-            json.dumps([name, value], ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
+        text = json.dumps([name, value], ensure_ascii=False)
+        if text != writable(text):
             field = ascii(name)[1:-1]
             raise InvalidArgumentError(
-                f"'{field}' holds half a character ({error.reason}); send whole ones",
-                pointer=field,
-            ) from error
+                f"'{field}' holds half a character; send whole ones", pointer=field
+            )
 
 
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
