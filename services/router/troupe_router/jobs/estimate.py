@@ -34,7 +34,9 @@ def find_pace(spec: JobSpec, jobs: Sequence[JobRecord]) -> Pace | None:
             steps = int(summary["steps"])
             if steps > 0:
                 tokens = float(summary.get("tokens") or 0) / steps
-                return Pace(job.job_id, float(summary["steps_wall_s"]) / steps, tokens)
+                # Steps that are played ahead overlap, and take no longer together than the job.
+                wall_s = min(float(summary["steps_wall_s"]), float(summary["wall_s"]))
+                return Pace(job.job_id, wall_s / steps, tokens)
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
@@ -76,9 +78,7 @@ def estimate(spec: JobSpec, *, draws: int, num_evals: int, pace: Pace | None) ->
 
 def _kind(spec: JobSpec) -> str:
     """What a step's time depends on."""
-    document = spec.model_dump(
-        mode="json",
-        include={"task", "workflow", "agents", "policies", "tasks_per_step", "sampling", "trainer"},
-    )
-    document["group_size"] = spec.algorithm.group_size
+    fields = {"task", "workflow", "agents", "policies", "tasks_per_step", "sampling", "trainer"}
+    fields |= {"algorithm", "max_staleness"}
+    document = spec.model_dump(mode="json", include=fields)
     return json.dumps(document, sort_keys=True)
