@@ -10,7 +10,11 @@ Source: CoMLRL (arXiv 2508.04652), after ReMax (arXiv 2310.10505), whose baselin
 completion instead of the best sampled one.
 """
 
+from pydantic import BaseModel
+
 from troupe.algorithms.base import GroupRelative
+from troupe.spec.algorithm import AlgorithmSpec
+from troupe.spec.issues import Issue, SpecInvalidError
 
 
 class Maremax(GroupRelative):
@@ -20,3 +24,9 @@ class Maremax(GroupRelative):
     baseline = "max"
     scale = "none"
     default_aggregation = "sequence_sum"
+
+    def __init__(self, spec: AlgorithmSpec, params: BaseModel | None = None) -> None:
+        super().__init__(spec, params)
+        if not spec.loss.negative_advantage_weight:
+            why = "maremax has no advantage above 0, so nothing would be learnt; raise it"
+            raise SpecInvalidError([Issue("/algorithm/loss/negative_advantage_weight", why)])

@@ -44,3 +44,11 @@ class ReinforcePpBaseline(ReinforcePp):
     baseline = "mean"
     compares_in_group = True
     least_candidates = 2
+
+    def across_groups(
+        self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
+    ) -> list[list[float]]:
+        """As above. A flat group stays at exactly 0: the step's mean is 0 but for rounding."""
+        scaled = super().across_groups(groups, advantages)
+        pairs = zip(advantages, scaled, strict=True)
+        return [values if any(own) else list(own) for own, values in pairs]

@@ -188,7 +188,8 @@ class CriticSpec(SpecModel):
     epochs: int = Field(default=4, ge=1, le=100)
     """Optimizer steps on the values of one training step."""
     clip: float | None = Field(default=0.2, gt=0.0)
-    """Largest change of a value from its prediction within a step; left out: no limit."""
+    """Largest change of a value from its prediction within a step, in units of reward; null: no
+    limit."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """Discount per turn."""
     gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)

@@ -17,6 +17,7 @@ from troupe.algorithms.reinforce_pp import ReinforcePp, ReinforcePpBaseline
 from troupe.algorithms.rloo import Rloo
 from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.algorithm import AlgorithmSpec, LossSpec
+from troupe.spec.issues import SpecInvalidError
 from troupe_trainer.learn.credit import overlong_penalty, penalised
 
 
@@ -172,6 +173,25 @@ def test_reinforce_pp_when_scaled_then_the_unit_is_the_steps_and_no_groups(
     unit = math.sqrt(35 / 12 / 11)
     one, zero = pytest.approx(5 / 12 / unit, abs=1e-5), pytest.approx(-7 / 12 / unit, abs=1e-5)
     assert got == [[one] * 4, [zero, one, zero, one], [zero, zero, zero, one]]
+
+
+@pytest.mark.parametrize("flat", [[0.1] * 3, [0.3] * 7, [1 / 3] * 5])
+def test_reinforce_pp_baseline_when_a_group_is_flat_then_it_stays_at_exactly_0(
+    flat: list[float],
+) -> None:
+    # In floats the step's mean is some 1e-17, which would make the group one with a signal.
+    groups = [_group(0.3, 0.1, 0.2, 0.7), _group(*flat), _group(0.0, 1.0, 1.0)]
+    algorithm = ReinforcePpBaseline(AlgorithmSpec())
+    got = algorithm.across_groups(groups, [algorithm.advantages(g) for g in groups])
+    assert got[1] == [0.0] * len(flat)
+    assert all(got[0])
+    assert all(got[2])
+
+
+def test_maremax_when_advantages_below_0_do_not_count_then_is_refused() -> None:
+    loss = LossSpec(negative_advantage_weight=0.0)
+    with pytest.raises(SpecInvalidError, match="nothing would be learnt"):
+        Maremax(AlgorithmSpec(kind="maremax", loss=loss))
 
 
 def test_reinforce_pp_when_not_scaled_then_nothing_is_whitened() -> None:
