@@ -69,6 +69,23 @@ async def test_flat_groups_when_a_term_has_a_gradient_without_them_then_count_as
     assert (report.loss is not None) is has_moved
 
 
+@pytest.mark.parametrize("is_filtered", [False, True])
+async def test_flat_steps_when_they_come_first_then_the_warm_up_is_whole(
+    tiny_model: Path, tmp_path: Path, is_filtered: bool
+) -> None:
+    algorithm = {"group_size": 4, "filters": {"zero_variance": is_filtered}}
+    spec = job_spec(tiny_model, algorithm=algorithm)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        for step in range(3):
+            await team.learn(_batch(step, [1.0] * 4))
+        optimizer = team.by_policy["shared"].state().optimizer_step
+        await team.learn(_batch(3, [1.0, 0.0, 0.0, 0.0]))
+        assert (optimizer, team.by_policy["shared"].state().optimizer_step) == (0, 1)
+    finally:
+        team.close()
+
+
 async def test_flat_step_when_there_is_a_critic_then_its_numbers_are_reported(
     tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -34,8 +34,8 @@ class PolicyOptimizer(torch.optim.AdamW):
         turns = sum(spec.learns(policy, step) for step in range(spec.steps))
         self._num_steps = turns * spec.algorithm.minibatches * spec.algorithm.epochs
         self.next_step = 0
-        """The number of the next optimizer step. Only steps that learn from something count: a
-        policy whose turn it is not keeps its warm-up."""
+        """The number of the next optimizer step. Only steps with a gradient count: flat ones,
+        and a policy whose turn it is not, keep their warm-up."""
         super().__init__(
             self.learnt,
             lr=self._config.learning_rate,
@@ -49,11 +49,11 @@ class PolicyOptimizer(torch.optim.AdamW):
         """Learning rate of the optimizer step before the next one."""
         return self._rate(self.next_step - 1)
 
-    def advance(self, num_learnt: int) -> None:
-        """Take the learning rate of the next step, from so many groups, or demonstrated tokens."""
+    def advance(self, *, is_counted: bool) -> None:
+        """Take the learning rate of the next step, which counts where it has a gradient."""
         for parameters in self.param_groups:
             parameters["lr"] = self._rate(self.next_step)
-        self.next_step += 1 if num_learnt else 0
+        self.next_step += is_counted
 
     def update(self, outcome: Minibatch, number: int) -> None:
         """Clip the gradient and move the weights; ``number`` is the minibatch's in its step.
