@@ -372,7 +372,6 @@ class Learner:
 
         outcome = self._memory.repeat(summed, undo)
         reached("trainer.learning", self._optimizer.next_step)
-        self._optimizer.advance(is_counted=outcome.is_update)
         if outcome.is_update:
             self._optimizer.update(outcome, number)
             self.model.revision += 1

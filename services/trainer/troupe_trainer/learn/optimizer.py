@@ -49,18 +49,15 @@ class PolicyOptimizer(torch.optim.AdamW):
         """Learning rate of the optimizer step before the next one."""
         return self._rate(self.next_step - 1)
 
-    def advance(self, *, is_counted: bool) -> None:
-        """Take the learning rate of the next step, which counts where it has a gradient."""
-        for parameters in self.param_groups:
-            parameters["lr"] = self._rate(self.next_step)
-        self.next_step += is_counted
-
     def update(self, outcome: Minibatch, number: int) -> None:
         """Clip the gradient and move the weights; ``number`` is the minibatch's in its step.
 
         Raises:
             NonFiniteError, JobFailedError: before any weight changes.
         """
+        for parameters in self.param_groups:
+            parameters["lr"] = self._rate(self.next_step)
+        self.next_step += 1
         outcome.grad_norm = self.clip(self._config.max_grad_norm)
         if not outcome.is_finite():
             self.zero_grad(set_to_none=True)
