@@ -72,19 +72,34 @@ def whitened(
     candidate's trajectory in its group, they are over trajectories: one that took many turns,
     each of which carries its return, counts once.
     """
-    if trajectories is None:
-        every = [value for values in advantages for value in values]
-    else:
-        every = [
-            value
-            for numbers, values in zip(trajectories, advantages, strict=True)
-            for value in dict(zip(numbers, values, strict=True)).values()
-        ]
+    every = _once(advantages, trajectories)
     std = sample_std(every)
     if std < ZERO_STD:
         return [[0.0] * len(values) for values in advantages]
     mean = math.fsum(every) / len(every)
     return [[(value - mean) / (std + EPSILON) for value in values] for values in advantages]
+
+
+def over_the_steps_std(
+    advantages: Sequence[Sequence[float]], trajectories: Sequence[Sequence[int]]
+) -> list[list[float]]:
+    """A / (std + 1e-6) of each candidate of a step whose mean is 0 but for rounding; std as of
+    `whitened`. What is exactly 0, as in a flat group, stays so."""
+    unit = std_unit(_once(advantages, trajectories))
+    return [[value / unit for value in values] for values in advantages]
+
+
+def _once(
+    advantages: Sequence[Sequence[float]], trajectories: Sequence[Sequence[int]] | None
+) -> list[float]:
+    """All advantages of a step; with ``trajectories``, one of each trajectory of a group."""
+    if trajectories is None:
+        return [value for values in advantages for value in values]
+    return [
+        value
+        for numbers, values in zip(trajectories, advantages, strict=True)
+        for value in dict(zip(numbers, values, strict=True)).values()
+    ]
 
 
 def sample_std(values: Sequence[float]) -> float:

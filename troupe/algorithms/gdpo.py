@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from troupe.algorithms.advantages import group_relative, std_unit
+from troupe.algorithms.advantages import group_relative, over_the_steps_std
 from troupe.algorithms.algorithm import GroupOutcome, Needs
 from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.options import refuse_penalties
@@ -84,10 +84,4 @@ class Gdpo(GroupRelative):
         """Divided by the standard deviation of the step."""
         if not self.is_scaled:
             return list(advantages)
-        every = [
-            value
-            for group, values in zip(groups, advantages, strict=True)
-            for value in dict(zip(self._counted(group), values, strict=True)).values()
-        ]
-        unit = std_unit(every)
-        return [[value / unit for value in values] for values in advantages]
+        return over_the_steps_std(advantages, [self._counted(group) for group in groups])

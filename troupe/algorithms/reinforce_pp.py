@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from troupe.algorithms.advantages import whitened
+from troupe.algorithms.advantages import over_the_steps_std, whitened
 from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.base import GroupRelative
 
@@ -35,7 +35,7 @@ class ReinforcePp(GroupRelative):
         """Whitened over the trajectories of the step, unless ``scale`` is none."""
         if not self.is_scaled:
             return list(advantages)
-        return whitened(advantages, [[c.trajectory for c in g.candidates] for g in groups])
+        return whitened(advantages, [self._counted(group) for group in groups])
 
 
 class ReinforcePpBaseline(ReinforcePp):
@@ -48,7 +48,7 @@ class ReinforcePpBaseline(ReinforcePp):
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
     ) -> list[list[float]]:
-        """As above. A flat group stays at exactly 0: the step's mean is 0 but for rounding."""
-        scaled = super().across_groups(groups, advantages)
-        pairs = zip(advantages, scaled, strict=True)
-        return [values if any(own) else list(own) for own, values in pairs]
+        """Divided by the deviation over the trajectories of the step, whose mean is 0 already."""
+        if not self.is_scaled:
+            return list(advantages)
+        return over_the_steps_std(advantages, [self._counted(group) for group in groups])
