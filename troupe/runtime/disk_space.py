@@ -68,6 +68,10 @@ class DiskSpace:
             self.shortage = replace(self.shortage, ended_at=now)
         return self.is_short
 
+    def was_short_since(self, at: float) -> bool:
+        """Whether room is short, or was after ``at``, Unix seconds, as far as was looked."""
+        return self.shortage is not None and not 0 < self.shortage.ended_at < at
+
     @property
     def sentence(self) -> str:
         """What is short, and what to do; empty while nothing is."""

@@ -15,8 +15,9 @@ import redis
 from small_disk import Ballast, small_disk
 
 from troupe.runtime.disk_space import DiskSpace
-from troupe.runtime.launch.launcher import Component, ComponentStatus
+from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, Component, ComponentStatus
 from troupe.runtime.launch.local import LocalLauncher, RestartPolicy
+from troupe.runtime.launch.processes import ProcessId, identify, look
 from troupe.runtime.launch.records import ProcRecord, load_record
 from troupe.runtime.streams import embedded
 
@@ -44,6 +45,13 @@ async def launcher(disk: Path) -> AsyncIterator[LocalLauncher]:
 
 def python(code: str) -> Component:
     return Component("a", "", argv=(sys.executable, "-c", code))
+
+
+def wait_for_end(process: ProcessId) -> None:
+    deadline = time.monotonic() + 60
+    while look(process).is_alive:
+        assert time.monotonic() < deadline, process
+        time.sleep(0.01)
 
 
 async def until(
@@ -131,6 +139,25 @@ async def test_process_when_it_dies_of_a_full_disk_then_is_never_given_up(
         return is_same
 
     await until(launcher, component, stays)
+
+
+async def test_process_when_the_disk_is_freed_after_its_death_then_is_not_given_up(
+    launcher: LocalLauncher, disk: Path, ballast: Ballast
+) -> None:
+    flag = disk / "flag"
+    component = python(
+        "import os, sys, time\n"
+        f"if not os.path.exists({str(flag)!r}): sys.exit({EXIT_CONFIGURATION})\n"
+        "time.sleep(600)\n"
+    )
+    ballast.fill(leave_bytes=NEEDED)  # short, and what the launcher writes fits
+    status = await until(launcher, component, lambda s: s.restarts > 1 and s.state == "running")
+    process = identify(status.pid or 0)
+    assert process is not None
+    wait_for_end(process)
+    ballast.free()
+    flag.touch()
+    await until(launcher, component, lambda s: s.state == "running" and s.pid != status.pid)
 
 
 def test_server_when_the_disk_is_full_then_answers_reads_and_refuses_writes(

@@ -166,7 +166,8 @@ class LocalLauncher:
     def _settle(self, record: ProcRecord, component: Component, folder: Path) -> None:
         """Decide what an exit means. One on a full disk, which passes, is held against nobody."""
         now = time.time()
-        is_excused = self._disk.look()
+        self._disk.look()
+        is_excused = self._disk.was_short_since(record.started_at)  # freed before this look, too
         record.detail = _tail(Path(record.log), record.log_start)
         record.pid = None
         is_steady = now - record.started_at >= self._policy.steady_s
