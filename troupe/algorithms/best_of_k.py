@@ -3,17 +3,18 @@
 The trained loss is the negative log likelihood of the best candidates, divided by the tokens of
 all K: rejection sampling and fine-tuning in one loop, strictly on-policy. What it gains is what
 best-of-K selection gives alone, without any comparison of better with worse, so it is the baseline
-of the tree. ``entropy_coef`` has no effect but that the entropy is measured.
+of the tree. ``entropy_coef`` has no effect.
 
 Source: RAFT (arXiv 2304.06767), Algorithm 1, with every step's own samples.
 """
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
 from troupe.algorithms.advantages import ZERO_STD, sample_std
-from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput
+from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput, Needs
 from troupe.algorithms.base import GroupRelative
 from troupe.spec.algorithm import AlgorithmSpec, KlSpec, LossSpec
 from troupe.spec.issues import Issue, SpecInvalidError
@@ -41,6 +42,11 @@ class BestOfK(GroupRelative):
         super().__init__(spec, params)
         self.sampling = self.params.sampling
         _refuse_ignored(spec)
+
+    @property
+    def needs(self) -> Needs:
+        """No entropy: its loss has no such term, so flat groups have no gradient."""
+        return replace(super().needs, entropy=False)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Of whole episodes, every turn of the best trajectory gets its share."""

@@ -51,8 +51,9 @@ async def _flat_step(spec: JobSpec, run_dir: Path) -> tuple[TrainerPart, bool]:
         (KL, 2),
         ({"loss": {"kl": {"coef": 0.1, "where": "reward"}}, "kind": "grpo"}, None),
         ({**KL, "filters": {"zero_variance": True}}, 0),
+        ({**ENTROPY, "kind": "best_of_k"}, 0),
     ],
-    ids=["plain", "entropy", "kl", "kl-in-reward", "filtered"],
+    ids=["plain", "entropy", "kl", "kl-in-reward", "filtered", "loss-without-the-term"],
 )
 async def test_flat_groups_when_a_term_has_a_gradient_without_them_then_count_as_trained(
     tiny_model: Path, tmp_path: Path, algorithm: dict[str, Any], trained: int | None
@@ -67,6 +68,15 @@ async def test_flat_groups_when_a_term_has_a_gradient_without_them_then_count_as
     assert (report.groups_zero_variance, report.groups_trained) == (2, trained)
     assert has_moved is (trained > 0)
     assert (report.loss is not None) is has_moved
+
+
+async def test_flat_step_when_its_entropy_bonus_is_off_then_momentum_moves_nothing(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    loss = {"entropy_coef": 0.1, "adaptive_entropy": {"target": 1e-6, "max_coef": 0.1}}
+    algorithm = {"group_size": 4, "loss": loss}
+    _, has_moved = await _flat_step(job_spec(tiny_model, algorithm=algorithm), tmp_path)
+    assert not has_moved
 
 
 @pytest.mark.parametrize("is_filtered", [False, True])

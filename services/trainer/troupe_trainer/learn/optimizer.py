@@ -52,21 +52,26 @@ class PolicyOptimizer(torch.optim.AdamW):
     def update(self, outcome: Minibatch, number: int) -> None:
         """Clip the gradient and move the weights; ``number`` is the minibatch's in its step.
 
+        A gradient of zeros is no optimizer step.
+
         Raises:
             NonFiniteError, JobFailedError: before any weight changes.
         """
-        for parameters in self.param_groups:
-            parameters["lr"] = self._rate(self.next_step)
-        self.next_step += 1
         outcome.grad_norm = self.clip(self._config.max_grad_norm)
         if not outcome.is_finite():
             self.zero_grad(set_to_none=True)
             raise NonFiniteError(
                 f"Policy '{self._policy}': loss is {outcome.loss}, the demonstrations' "
                 f"{outcome.imitated.loss} and gradient norm {outcome.grad_norm} at optimizer step "
-                f"{self.next_step}; no weight was changed.",
+                f"{self.next_step + 1}; no weight was changed.",
                 minibatch=number,
             )
+        if not outcome.grad_norm:  # momentum and weight decay alone teach nothing
+            self.zero_grad(set_to_none=True)
+            return
+        for parameters in self.param_groups:
+            parameters["lr"] = self._rate(self.next_step)
+        self.next_step += 1
         self._memory.doing = "the optimizer's step"
         self._memory.repeat(self.step, self._drop_half_made)
         self.zero_grad(set_to_none=True)
