@@ -69,13 +69,13 @@ def _refuse_ignored(spec: AlgorithmSpec) -> None:
     """Raise SpecInvalidError for settings of the loss that nothing would read."""
     loss, issues = spec.loss, list[Issue]()
     why = "best_of_k's loss is the likelihood alone; "
-    plain = loss.model_copy(update={"entropy_coef": 0.0, "kl": KlSpec()})
-    if plain != LossSpec() or spec.scale == "std":
-        message = (
-            f"{why}leave out scale: std, kind, clips, adaptive_entropy and importance, and with "
-            "importance max_staleness: nothing corrects for older weights"
-        )
-        issues.append(Issue("/algorithm/loss", message))
+    plain, default = loss.model_copy(update={"entropy_coef": 0.0, "kl": KlSpec()}), LossSpec()
+    for name in LossSpec.model_fields:
+        if getattr(plain, name) != getattr(default, name):
+            also = ", and max_staleness with it" if name == "importance" else ""
+            issues.append(Issue(f"/algorithm/loss/{name}", f"{why}leave {name} out{also}"))
+    if spec.scale == "std":
+        issues.append(Issue("/algorithm/scale", f"{why}leave scale out, or say none"))
     if loss.kl.coef > 0.0 and loss.kl.where == "loss":
         issues.append(Issue("/algorithm/loss/kl/where", f"{why}use `where: reward`"))
     if loss.kl.adaptive is not None:

@@ -120,11 +120,12 @@ def test_best_of_k_when_whole_episodes_then_all_turns_of_the_best_are_learnt() -
             {"loss": {"kl": {"coef": 0.1, "where": "reward", "adaptive": {"target": 0.1}}}},
             "/algorithm/loss/kl/adaptive",
         ),
-        ({"loss": {"adaptive_entropy": {"target": 0.3}}}, "/algorithm/loss"),
-        ({"loss": {"importance": {}}}, "/algorithm/loss: .*max_staleness"),
-        ({"loss": {"clip_high": 0.3}}, "/algorithm/loss"),
-        ({"loss": {"kind": "cispo"}}, "/algorithm/loss"),
-        ({"scale": "std"}, "/algorithm/loss: .*scale"),
+        ({"loss": {"adaptive_entropy": {"target": 0.3}}}, "/algorithm/loss/adaptive_entropy"),
+        ({"loss": {"importance": {}}}, "/algorithm/loss/importance: .*max_staleness"),
+        ({"loss": {"clip_high": 0.3}}, "/algorithm/loss/clip_high"),
+        ({"loss": {"kind": "cispo"}}, "/algorithm/loss/kind"),
+        ({"loss": {"negative_advantage_weight": 0.0}}, "/negative_advantage_weight: .* leave neg"),
+        ({"scale": "std"}, "/algorithm/scale"),
     ],
 )
 def test_best_of_k_when_a_setting_would_be_ignored_then_is_refused(
@@ -135,7 +136,7 @@ def test_best_of_k_when_a_setting_would_be_ignored_then_is_refused(
 
 
 @pytest.mark.parametrize("loss", [{"kl": {"coef": 0.1, "where": "reward"}}, {"entropy_coef": 0.01}])
-def test_best_of_k_when_kl_is_in_the_reward_or_entropy_is_measured_then_is_made(
+def test_best_of_k_when_kl_is_in_the_reward_or_entropy_has_a_weight_then_is_made(
     loss: dict[str, Any],
 ) -> None:
     assert BestOfK(AlgorithmSpec.model_validate({"loss": loss, "overlong": {"buffer": 4}}))
