@@ -13,18 +13,19 @@ from troupe.cli import options as opt
 from troupe.cli.bundles import Requirements, With, bundled, upload
 from troupe.cli.hanging import telling_where
 from troupe.cli.output import err, note, out, print_json
-from troupe.cli.specs import missing_models, read_spec, unused_policies, with_overrides
+from troupe.cli.spec_warnings import few_turns, spec_warnings
+from troupe.cli.specs import faults_of_demonstrations, read_spec, unused_policies, with_overrides
 from troupe.cli.starter import starter_spec
 from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.conformance.target import find_targets, load_target
 from troupe.durable import replace_file
-from troupe.episodes.build import JobParts, load_parts
+from troupe.episodes.build import load_parts
 from troupe.episodes.dryrun import PAY_ITS_ANSWERS, dry_run, episode_document, untaught
-from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.errors import InvalidArgumentError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.architecture import architecture_issues
-from troupe.spec.checks import best_issues
+from troupe.spec.checks import best_issues, teacher_issues
 from troupe.spec.context import context_issues
 from troupe.spec.dtypes import with_dtypes
 from troupe.spec.fit import fit_batch
@@ -56,10 +57,8 @@ def validate(
     job_spec = _read(spec, overrides)
     parts = load_parts(job_spec)
     _check(job_spec)
-    _warn_of_repeats(parts)
-    _warn_of_waiting(parts)
-    for issue in missing_models(job_spec):
-        note(f"warning: {issue.pointer}: {issue.message}")
+    for warning in spec_warnings(parts):
+        note(f"warning: {warning}")
     memory = predicted(job_spec, gpu_gb, ranks or job_spec.trainer.gpus or 1)
     if as_json:
         print_json(job_spec.model_dump(mode="json"))
@@ -167,6 +166,8 @@ def dryrun(
         f"task '{job_spec.task.name}' still plays",
         note,
     )
+    if warning := few_turns(load_parts(job_spec)):
+        note(f"warning: {warning}")
     print_episodes([episode_document(episode) for episode in played], as_json=as_json)
 
 
@@ -221,44 +222,19 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
 def _check(spec: JobSpec) -> None:
     """Raise SpecInvalidError for what a router would refuse of a spec that can be read."""
     of_models = [*context_issues(spec), *vision_issues(spec), *architecture_issues(spec)]
-    if issues := [*tracker_issues(spec), *best_issues(spec), *of_models]:
+    of_learning = [*best_issues(spec), *teacher_issues(spec), *faults_of_demonstrations(spec)]
+    if issues := [*tracker_issues(spec), *of_learning, *of_models]:
         raise SpecInvalidError(issues)
-
-
-def _warn_of_repeats(parts: JobParts) -> None:
-    """Say where each step plays tasks more than once, or that nobody here can tell."""
-    count = parts.spec.tasks_per_step
-    try:
-        size = parts.family.taskset().size("train")
-    except (TroupeError, OSError) as error:
-        note(f"warning: /task: its tasks can't be opened here: {error}")
-        return
-    if parts.spec.steps and size is not None and count > size:
-        note(
-            f"warning: /tasks_per_step: the train split has {size} tasks, so each step of {count} "
-            "plays some of them more than once; give fewer, or more tasks"
-        )
-
-
-def _warn_of_waiting(parts: JobParts) -> None:
-    """Say where the workflow ends an episode whose run, which nobody tells, waits for an answer."""
-    family, limit = parts.family, parts.spec.workflow.max_turns
-    num_calls = getattr(family, "usual_workflow", {}).get("max_turns", limit)
-    if not getattr(family, "is_repeatable", True) and limit < num_calls:
-        note(
-            f"warning: /workflow/max_turns: an agent's turn {limit} may end an episode while its "
-            f"run, of up to {num_calls} calls (task.params.max_calls), waits for an answer: with "
-            "replay: never it then holds its place (max_live) until answer_s is over. Raise it to "
-            f"{num_calls}, or lower max_calls to {limit}"
-        )
 
 
 def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
     spec = read_spec(path, overrides or ())
+    teachers = {policy.teacher for policy in spec.policies.values()}
     for name in unused_policies(path, spec):
+        hint = "; a teacher is a model, no policy: name the model itself" * (name in teachers)
         err().print(
             f"warning: /policies/{name}: no agent samples from this policy, so it is neither "
-            "loaded nor trained; map an agent to it, or remove it",
+            f"loaded nor trained; map an agent to it, or remove it{hint}",
         )
     return spec
 

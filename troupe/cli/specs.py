@@ -13,6 +13,8 @@ import yaml
 
 from troupe import plugins
 from troupe.cli.model_fetch import MODELS
+from troupe.data.demonstrations import POINTER as DEMONSTRATIONS
+from troupe.data.demonstrations import demonstrations_in
 from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError
 from troupe.spec import (
@@ -89,12 +91,31 @@ def _with_digest(spec: JobSpec) -> tuple[DemonstrationsSpec | None, list[Issue]]
     given = spec.algorithm.demonstrations
     if given is None or not spec.steps:
         return given, []
+    if issues := missing_demonstrations(spec) or faults_of_demonstrations(spec):
+        return None, issues
     path = Path(given.path).expanduser()
-    if not path.is_file():
-        why = f"there is no file '{given.path}'; give one of rows (docs/algorithms.md)"
-        return None, [Issue("/algorithm/demonstrations/path", why)]
     digest = given.sha256 or digest_of(path)
     return given.model_copy(update={"path": str(path.resolve()), "sha256": digest}), []
+
+
+def missing_demonstrations(spec: JobSpec) -> list[Issue]:
+    """An issue where the file of demonstrations is not there."""
+    given = spec.algorithm.demonstrations
+    if given is None or not spec.steps or Path(given.path).expanduser().is_file():
+        return []
+    why = f"there is no file '{given.path}'; give one of rows (docs/algorithms.md)"
+    return [Issue(f"{DEMONSTRATIONS}/path", why)]
+
+
+def faults_of_demonstrations(spec: JobSpec) -> list[Issue]:
+    """What the trainer would refuse of the file of demonstrations, where it is there."""
+    if spec.algorithm.demonstrations is None or not spec.steps or missing_demonstrations(spec):
+        return []
+    try:
+        demonstrations_in(spec)
+    except InvalidArgumentError as error:
+        return [Issue(f"{DEMONSTRATIONS}/path", error.message)]
+    return []
 
 
 def missing_models(spec: JobSpec) -> list[Issue]:

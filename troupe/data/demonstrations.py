@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from troupe.data.rows import read_rows
-from troupe.errors import InvalidArgumentError
+from troupe.data.sources import digest_of
+from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.spec.job import JobSpec
 from troupe.tasks.content import writable
 from troupe.tasks.family import Message
 
+POINTER = "/algorithm/demonstrations"
 _ROLES = ("system", "user", "assistant")
 _FORM = '{"agent": "...", "messages": [{"role": "user", "content": "..."}], "answer": "..."}'
 
@@ -42,6 +45,36 @@ def read_demonstrations(path: Path, agents: Sequence[str]) -> list[Demonstration
     ]
     if not found:
         raise InvalidArgumentError(f"{path} has no rows; give at least one: {_FORM}")
+    return found
+
+
+def demonstrations_in(spec: JobSpec) -> list[Demonstration]:
+    """The rows of the spec's file by agents of policies that learn; empty where it names none.
+
+    Raises:
+        InvalidArgumentError: the file is not there, is another one than the spec's digest says,
+            holds a row that is no demonstration, or none that a policy learns from.
+    """
+    given = spec.algorithm.demonstrations
+    if given is None:
+        return []
+    path = Path(given.path).expanduser()
+    taught = [name for name, agent in spec.agents.items() if spec.trains(agent.policy)]
+    try:
+        rows = read_demonstrations(path, list(spec.agents))
+        if given.sha256 and digest_of(path) != given.sha256:
+            raise InvalidArgumentError(
+                f"{path} is another file than the job began with: its SHA-256 is "
+                f"{digest_of(path)}, not {given.sha256}. Put the old file back, or begin a new job."
+            )
+        found = [row for row in rows if row.agent in taught]
+        if not found:
+            raise InvalidArgumentError(
+                f"{path} has no row of an agent that learns ({', '.join(taught)}), so it would "
+                "teach nothing; add such rows, thaw a policy, or leave demonstrations out"
+            )
+    except (InvalidArgumentError, NotFoundError) as error:
+        raise InvalidArgumentError(error.message, pointer=f"{POINTER}/path") from error
     return found
 
 

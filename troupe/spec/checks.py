@@ -1,7 +1,9 @@
 """Cross-field rules of a JobSpec: faults that are detectable before anything starts."""
 
+from pathlib import Path
+
 from troupe.spec.issues import Issue, suggest
-from troupe.spec.job import JobSpec, SamplingSpec
+from troupe.spec.job import JobSpec
 from troupe.spec.policy import PolicySpec, teacher_name
 from troupe.spec.reward import RewardSpec
 
@@ -176,6 +178,45 @@ def best_issues(spec: JobSpec) -> list[Issue]:
     return [Issue("/checkpoint/keep_best", message)]
 
 
+def teacher_issues(spec: JobSpec) -> list[Issue]:
+    """Teachers that teach nothing, or are none; refused at submission, as ``best_issues`` are."""
+    issues: list[Issue] = []
+    for name, policy in spec.policies.items():
+        if policy.teacher is None:
+            continue
+        named = spec.policies.get(policy.teacher)
+        if named is not None and policy.teacher != named.model:
+            message = (
+                f"'{policy.teacher}' is a policy of this job, and a teacher is a model: name "
+                f"'{named.model}', or ./{policy.teacher} for a folder of that name"
+            )
+        elif _same_model(policy.teacher, policy.model) and _by_teacher_alone(spec):
+            message = (
+                "is the policy's own model, so at each token both agree and nothing is learnt; "
+                "name another model, or give /algorithm/params/reward_coef"
+            )
+        else:
+            continue
+        issues.append(Issue(f"/policies/{name}/teacher", message))
+    return issues
+
+
+def _same_model(one: str, other: str) -> bool:
+    return Path(one).expanduser() == Path(other).expanduser()
+
+
+def _by_teacher_alone(spec: JobSpec) -> bool:
+    """Whether nothing but a teacher moves the weights of the job's policies."""
+    algorithm = spec.algorithm
+    others = (
+        algorithm.params.get("reward_coef"),
+        algorithm.demonstrations,
+        algorithm.loss.entropy_coef,
+        algorithm.loss.adaptive_entropy,
+    )
+    return spec.steps > 0 and algorithm.kind == "distill" and not any(others)
+
+
 def _per_policy(spec: JobSpec) -> list[Issue]:
     """Settings that need several policies in one trainer; see ``refuse_across_policies``."""
     if not spec.trainer.per_policy:
@@ -197,15 +238,28 @@ def _per_policy(spec: JobSpec) -> list[Issue]:
 
 
 def _sampling(spec: JobSpec) -> list[Issue]:
+    """Training needs the exact distribution that a learning policy's agents sampled from."""
     if spec.steps == 0:  # an evaluation trains nothing
         return []
-    issues = _trainable("/sampling", spec.sampling)
-    wrong = {issue.message for issue in issues}
+    issues: list[Issue] = []
     for name, agent in spec.agents.items():
-        if agent.sampling is not None:
-            found = _trainable(f"/agents/{name}/sampling", agent.sampling)
-            issues += [issue for issue in found if issue.message not in wrong]
-    return issues
+        if agent.policy not in spec.policies or not spec.trains(agent.policy):
+            continue
+        sampling = spec.sampling_for(name)
+        wrong = {
+            "temperature": ("a temperature above 0", sampling.temperature == 0.0),
+            "top_p": ("top_p 1", sampling.top_p < 1.0),
+            "top_k": ("top_k 0", sampling.top_k > 0),
+        }
+        issues += [
+            Issue(
+                spec.sampling_pointer(name, field),
+                f"training needs {needed}; use it in /eval/sampling, or for frozen agents alone",
+            )
+            for field, (needed, is_wrong) in wrong.items()
+            if is_wrong
+        ]
+    return list(dict.fromkeys(issues))
 
 
 def _teachers(spec: JobSpec) -> list[Issue]:
@@ -229,18 +283,6 @@ def _teachers(spec: JobSpec) -> list[Issue]:
             "tokens at temperature 1 alone; set it to 1, or leave teacher_replicas out"
         )
         issues.append(Issue(spec.sampling_pointer(name, "temperature"), message))
-    return issues
-
-
-def _trainable(pointer: str, sampling: SamplingSpec) -> list[Issue]:
-    """Training needs the exact distribution that was sampled, at a positive temperature."""
-    issues: list[Issue] = []
-    if sampling.temperature == 0.0:
-        issues.append(Issue(f"{pointer}/temperature", "training needs a temperature above 0"))
-    if sampling.top_p < 1.0:
-        issues.append(Issue(f"{pointer}/top_p", "training needs top_p 1; use it in /eval/sampling"))
-    if sampling.top_k > 0:
-        issues.append(Issue(f"{pointer}/top_k", "training needs top_k 0; use it in /eval/sampling"))
     return issues
 
 

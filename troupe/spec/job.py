@@ -49,9 +49,9 @@ class SamplingSpec(SpecModel):
     temperature: float = Field(default=1.0, ge=0.0, le=10.0)
     """Softmax temperature: 0 (greedy), or 0.000001 and more."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Nucleus mass; training with less than 1 biases the ratio and is refused."""
+    """Nucleus mass; with less than 1 the ratio is biased, so agents that learn are refused it."""
     top_k: int = Field(default=0, ge=0, le=2**31 - 1)
-    """Keep the k most probable tokens; 0 keeps all; training with more than 0 is refused."""
+    """Keep the k most probable tokens; 0 keeps all, as agents that learn must."""
     max_new_tokens: int = Field(default=256, ge=1, le=131072)
     """Largest number of tokens in a completion."""
     stop: list[str] = Field(default_factory=list)

@@ -234,6 +234,8 @@ class TaskFamily(Protocol):
     - ``usual_workflow: ClassVar[Mapping[str, Any]]``, the workflow part of a spec that
       names no other: ``{"order": ["tool", "planner"], "max_turns": 4}``. Without it all agents act
       in order, for as many turns as a job spec's default.
+    - ``needed_turns: int``, turns of one agent without which no training episode comes to its end:
+      ``troupe validate`` warns of fewer (a game that fewer turns make shorter needs none).
     - ``demonstrate(state, agent, rng) -> str``, a good action: for scripted play and warm starts.
     - ``random_action(state, agent, rng) -> str``, a well-formed random action: the baseline for
       every policy.

@@ -155,6 +155,7 @@ class CodeBestOf:
             "order": list(AGENTS),
             "max_turns": self._params.programs,
         }
+        self.needed_turns = self._params.programs
 
     def taskset(self) -> CodeTaskset:
         """The family's tasks: those of Code."""

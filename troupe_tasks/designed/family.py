@@ -99,6 +99,7 @@ class Designed:
             "order": list(self.agents),
             "max_turns": self._params.max_lines,
         }
+        self.needed_turns = sum(node.asks for node in self._plan)
 
     def taskset(self) -> Taskset:
         """The inner family's tasks."""

@@ -69,6 +69,7 @@ class Proposed:
             "order": list(text.AGENTS),
             "max_turns": self._params.attempts,
         }
+        self.needed_turns = self._params.attempts
 
     def taskset(self) -> DrawnTaskset:
         """The family's tasks."""

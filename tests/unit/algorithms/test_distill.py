@@ -17,6 +17,7 @@ from troupe.algorithms.losses.distillation import distillation_loss
 from troupe.candidates import GroupOutcome, Sample
 from troupe.episodes.build import load_parts
 from troupe.spec.algorithm import AlgorithmSpec, LossSpec
+from troupe.spec.checks import teacher_issues
 from troupe.spec.issues import SpecInvalidError
 
 
@@ -153,6 +154,32 @@ def test_spec_when_it_asks_what_distillation_does_not_read_then_is_refused_by_na
     with pytest.raises(SpecInvalidError) as refused:
         load_algorithm(_spec(**changes))
     assert pointer in [issue.pointer for issue in refused.value.issues]
+
+
+@pytest.mark.parametrize(
+    ("teacher", "algorithm", "message"),
+    [
+        ("./small", {}, "is the policy's own model"),
+        ("./small", {"group_size": 4, "params": {"reward_coef": 0.5}}, None),
+        ("./small", {"demonstrations": {"path": "shown.jsonl"}}, None),
+        ("./small", {"loss": {"entropy_coef": 0.01}}, None),
+        ("scout", {}, "name 'large', or ./scout"),
+        ("./scout", {}, None),
+        ("large", {}, None),
+    ],
+)
+def test_teacher_when_it_is_the_policy_itself_or_another_policy_then_is_refused(
+    teacher: str, algorithm: dict[str, Any], message: str | None
+) -> None:
+    policies = {"p": {"model": "small", "teacher": teacher}, "scout": {"model": "large"}}
+    agents = {"tool": {"policy": "p"}, "planner": {"policy": "scout"}}
+    policies["scout"]["teacher"] = "larger"
+    spec = job_spec(
+        Path("small"), policies=policies, agents=agents, algorithm={"kind": "distill", **algorithm}
+    )
+    found = {issue.pointer: issue.message for issue in teacher_issues(spec)}
+    assert list(found) == (["/policies/p/teacher"] if message else [])
+    assert message is None or message in found["/policies/p/teacher"]
 
 
 @pytest.mark.parametrize(

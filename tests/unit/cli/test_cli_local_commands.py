@@ -100,6 +100,75 @@ def test_validate_when_turns_may_end_a_run_that_is_not_repeated_then_warns(
     assert ("lower max_calls to 7" in said) is warns
 
 
+@pytest.mark.parametrize(
+    ("example", "change", "warns"),
+    [
+        ("proposed.yaml", "workflow.max_turns=3", True),
+        ("proposed.yaml", "task.params.attempts=8", True),
+        ("proposed.yaml", "workflow.max_turns=4", False),
+        ("code_best_of.yaml", "task.params.programs=8", True),
+        ("code_best_of.yaml", "workflow.max_turns=5", False),
+        ("guided_walk.yaml", "workflow.max_turns=2", False),
+    ],
+)
+def test_validate_when_no_episode_can_come_to_its_end_then_warns(
+    example: str, change: str, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["validate", str(EXAMPLE.with_name(example)), "--set", change]) == 0
+    assert ("warning: /workflow/max_turns: an episode" in capsys.readouterr().err) is warns
+
+
+def test_dryrun_when_no_episode_can_come_to_its_end_then_warns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = str(EXAMPLE.with_name("proposed.yaml"))
+    assert run(["dryrun", spec, "--num-tasks", "1", "--set", "workflow.max_turns=2"]) == 0
+    assert "takes 4 turns with these" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "said"),
+    [
+        (None, 0, "warning: /algorithm/demonstrations/path: there is no file"),
+        ("", 2, "/algorithm/demonstrations/path: {path} has no rows"),
+        ('{"agent": "tool", "prompt": "a", "answer": ""}\n', 2, "row 1: 'answer' must be a text"),
+        ('{"agent": "tool", "prompt": "a", "answer": "b"}\n', 0, ""),
+    ],
+)
+def test_validate_when_demonstrations_can_not_teach_then_says_so(
+    rows: str | None, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shown.jsonl"
+    if rows is not None:
+        path.write_text(rows)
+    shown = f"algorithm.demonstrations={{path: {path}}}"
+    assert run(["validate", str(EXAMPLE), "--set", shown]) == code
+    heard = capsys.readouterr().err.replace("\n", " ")
+    assert said.format(path=path) in " ".join(heard.split())
+    assert ("demonstrations" in heard) is bool(said)
+
+
+def test_validate_when_a_teacher_is_the_policys_own_model_then_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = str(EXAMPLE.with_name("distill_guided_walk.yaml"))
+    own = "policies.shared.teacher=models/guided_walk_beside"
+    assert run(["validate", spec, "--set", own]) == 2
+    assert "/policies/shared/teacher: is the policy's own model" in capsys.readouterr().err
+
+
+def test_validate_when_a_teacher_is_a_policy_that_nobody_uses_then_says_that_it_is_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = EXAMPLE.with_name("distill_guided_walk.yaml").read_text("utf-8")
+    text = text.replace("policies:\n", "policies:\n  big: {model: acme/base}\n")
+    spec = tmp_path / "job.yaml"
+    spec.write_text(text.replace("teacher: models/guided_walk_teacher", "teacher: big"), "utf-8")
+    assert run(["validate", str(spec)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "or remove it; a teacher is a model, no policy" in said
+
+
 def test_validate_when_a_train_row_is_held_out_too_then_warns_that_no_job_opens_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,7 +238,7 @@ def test_with_local_paths_when_demonstrations_are_named_then_their_file_and_dige
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.json").write_text("{}")
-    (tmp_path / "shown.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
+    (tmp_path / "shown.jsonl").write_text('{"agent": "tool", "prompt": "a", "answer": "b"}\n')
     model, shown = "policies.shared.model=m", "algorithm.demonstrations={path: shown.jsonl}"
     given = with_local_paths(read_spec(EXAMPLE, [model, shown])).algorithm.demonstrations
     assert given is not None

@@ -330,3 +330,9 @@ def test_secret_when_in_a_trackers_options_then_refused_and_never_quoted(
 )
 def test_option_when_it_is_no_secret_then_is_left_alone(options: dict[str, Any]) -> None:
     assert secret_issues(spec(trackers=[{"kind": "csv", "options": options}])) == []
+
+
+def test_job_when_a_teacher_is_the_policys_own_model_then_is_refused() -> None:
+    taught = {"model": "Qwen/Qwen3-0.6B", "teacher": "Qwen/Qwen3-0.6B"}
+    own = spec(policies={"p": taught}, algorithm={"kind": "distill"})
+    assert "own model" in issues_of(own, Allowlist())["/policies/p/teacher"]

@@ -83,6 +83,19 @@ def test_spec_when_training_sampling_is_truncated_then_refused(field, value):
     assert f"/sampling/{field}" in issues(lambda d: d.update(sampling={field: value}))
 
 
+@pytest.mark.parametrize("field,value", [("temperature", 0), ("top_p", 0.9), ("top_k", 20)])
+@pytest.mark.parametrize("still", [{"frozen": True}, {"past": {"of": "shared"}}])
+def test_spec_when_an_agents_policy_never_learns_then_it_may_sample_in_any_way(field, value, still):
+    document = copy.deepcopy(GOOD)
+    document["policies"]["partner"] = {"model": "m", **still}
+    document["agents"]["tool"] = {"policy": "partner", "sampling": {field: value}}
+    assert getattr(parse_spec(document).sampling_for("tool"), field) == value
+    document["agents"]["planner"]["sampling"] = document["agents"]["tool"]["sampling"]
+    with pytest.raises(SpecInvalidError) as caught:
+        parse_spec(document)
+    assert [i.pointer for i in caught.value.issues] == [f"/agents/planner/sampling/{field}"]
+
+
 @pytest.mark.parametrize("field,value", [("temperature", 1e-40), ("top_k", 2**31)])
 def test_spec_when_no_engine_can_sample_so_then_evaluation_may_not_either(field, value):
     assert f"/eval/sampling/{field}" in issues(

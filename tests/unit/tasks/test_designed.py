@@ -319,6 +319,7 @@ FIVE_AND_VOTE = "".join(f"{name} = answer()\n" for name in "abcde") + "f = vote(
 def test_plan_when_given_then_nobody_designs_and_the_executor_plays_it() -> None:
     env, state, total = begun(plan=FIVE_AND_VOTE)
     assert family(plan=FIVE_AND_VOTE).agents == ("executor",)
+    assert (family(plan=FIVE_AND_VOTE).needed_turns, family().needed_turns) == (5, 0)
     assert env.observe(state, "designer") == ()
     for said in ("= 1", f"= {total}", "= 2", f"= {total}", "= 3"):
         assert env.observe(state, "executor")

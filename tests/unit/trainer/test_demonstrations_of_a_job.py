@@ -95,6 +95,19 @@ def test_file_when_it_is_not_what_the_job_can_learn_then_says_what_to_do(
     assert caught.value.pointer == "/algorithm/demonstrations/path"
 
 
+def test_file_when_no_learning_policy_has_a_row_then_is_refused(
+    planner: Path, tmp_path: Path
+) -> None:
+    base = _of_file(planner, _rows(tmp_path, ROW)).model_dump()
+    policy = base["policies"].pop("shared")
+    base["policies"] = {"a": policy, "b": {**policy, "frozen": True}}
+    base["agents"] = {"tool": {"policy": "b"}, "planner": {"policy": "a"}}
+    why = r"no row of an agent that learns \(planner\)"
+    with pytest.raises(InvalidArgumentError, match=why) as caught:
+        demonstrations_of("a", JobSpec.model_validate(base))
+    assert caught.value.pointer == "/algorithm/demonstrations/path"
+
+
 async def test_job_when_it_imitates_then_the_report_has_it_and_the_answers_become_likelier(
     planner: Path, tmp_path: Path
 ) -> None:

@@ -14,15 +14,12 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from troupe.candidates import Sample
-from troupe.data.demonstrations import Demonstration, read_demonstrations
-from troupe.data.sources import digest_of
-from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.data.demonstrations import POINTER, Demonstration, demonstrations_in
+from troupe.errors import InvalidArgumentError
 from troupe.seeds import derive_seed
 from troupe.spec.algorithm import DemonstrationsSpec
 from troupe.spec.job import JobSpec
 from troupe_trainer.samples import PromptSamples
-
-_POINTER = "/algorithm/demonstrations"
 
 
 class Demonstrations:
@@ -67,26 +64,20 @@ def demonstrations_of(policy: str, spec: JobSpec) -> Demonstrations | None:
     """Those of the agents of ``policy``; None without any, or where it never learns.
 
     Raises:
-        InvalidArgumentError: the file is not there, is another one, holds a row that is no
-            demonstration, or one that an agent could not say.
+        InvalidArgumentError: as ``demonstrations_in``, or a row is one that its agent could not
+            say.
     """
     given = spec.algorithm.demonstrations
     if given is None or not spec.trains(policy):
         return None
+    mine = [row for row in demonstrations_in(spec) if spec.agents[row.agent].policy == policy]
+    if not mine:
+        return None
     path = Path(given.path)
     try:
-        rows = read_demonstrations(path, list(spec.agents))
-        if given.sha256 and digest_of(path) != given.sha256:
-            raise InvalidArgumentError(
-                f"{path} is another file than the job began with: its SHA-256 is "
-                f"{digest_of(path)}, not {given.sha256}. Put the old file back, or begin a new job."
-            )
-        mine = [row for row in rows if spec.agents[row.agent].policy == policy]
         prompts = _tokenized(mine, path, policy, spec)
-    except (InvalidArgumentError, NotFoundError) as error:
-        raise InvalidArgumentError(error.message, pointer=f"{_POINTER}/path") from error
-    if not prompts:
-        return None
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(error.message, pointer=f"{POINTER}/path") from error
     turns = sum(spec.learns(policy, step) for step in range(spec.steps))
     updates = turns * spec.algorithm.minibatches * spec.algorithm.epochs
     seed = derive_seed(spec.seed, "demonstrations", policy)
