@@ -17,7 +17,8 @@ class AdaptiveKlSpec(SpecModel):
     to -0.2 and 0.2 (arXiv 1909.08593, Section 2.2)."""
 
     target: float = Field(gt=0.0)
-    """Mean KL of a trained token that is held, in nats: the metric `kl_ref`."""
+    """Mean KL of a trained token that is held, in nats: the metric `kl_ref`. With `where: reward`
+    it is the KL that the reward was taxed by."""
     gain: float = Field(default=0.1, gt=0.0, le=1.0)
     """How fast the coefficient follows; 0.1 changes it by at most 2 % in a step."""
 
