@@ -250,7 +250,8 @@ class AlgorithmSpec(SpecModel):
     """Mean over tokens, over completions of their token means, or over completions of their token
     sums; the algorithm's default when left out."""
     minibatches: int = Field(default=1, ge=1, le=64)
-    """Parts of a training step's groups, with an optimizer step each."""
+    """Parts of a training step's groups, with an optimizer step each; one without groups has none,
+    and schedules do not count those that can get none from whole episodes."""
     epochs: int = Field(default=1, ge=1, le=16, exclude_if=_is_one)
     """How often a training step goes through its groups, dealt out anew each time. Ratios stay
     relative to the probabilities from before its first update."""

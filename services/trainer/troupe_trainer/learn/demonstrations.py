@@ -17,9 +17,11 @@ from troupe.candidates import Sample
 from troupe.data.demonstrations import Demonstration, read_demonstrations
 from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
 from troupe.spec.algorithm import DemonstrationsSpec
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.schedule import num_updates
 from troupe_trainer.samples import PromptSamples
 
 _POINTER = "/algorithm/demonstrations"
@@ -63,8 +65,10 @@ class Demonstrations:
         return Random(derive_seed(self._seed, epoch)).sample(range(size), size)
 
 
-def demonstrations_of(policy: str, spec: JobSpec) -> Demonstrations | None:
+def demonstrations_of(policy: str, spec: JobSpec, sampler: Sampler) -> Demonstrations | None:
     """Those of the agents of ``policy``; None without any, or where it never learns.
+
+    ``sampler``: the algorithm's.
 
     Raises:
         InvalidArgumentError: the file is not there, is another one, holds a row that is no
@@ -87,10 +91,8 @@ def demonstrations_of(policy: str, spec: JobSpec) -> Demonstrations | None:
         raise InvalidArgumentError(error.message, pointer=f"{_POINTER}/path") from error
     if not prompts:
         return None
-    turns = sum(spec.learns(policy, step) for step in range(spec.steps))
-    updates = turns * spec.algorithm.minibatches * spec.algorithm.epochs
     seed = derive_seed(spec.seed, "demonstrations", policy)
-    return Demonstrations(given, prompts, seed, updates)
+    return Demonstrations(given, prompts, seed, num_updates(policy, spec, sampler))
 
 
 def _tokenized(
