@@ -24,7 +24,7 @@ from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.architecture import architecture_issues
-from troupe.spec.checks import best_issues
+from troupe.spec.checks import submission_issues
 from troupe.spec.context import context_issues
 from troupe.spec.dtypes import with_dtypes
 from troupe.spec.fit import fit_batch
@@ -221,7 +221,7 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
 def _check(spec: JobSpec) -> None:
     """Raise SpecInvalidError for what a router would refuse of a spec that can be read."""
     of_models = [*context_issues(spec), *vision_issues(spec), *architecture_issues(spec)]
-    if issues := [*tracker_issues(spec), *best_issues(spec), *of_models]:
+    if issues := [*tracker_issues(spec), *submission_issues(spec), *of_models]:
         raise SpecInvalidError(issues)
 
 
