@@ -37,7 +37,8 @@ class KlSpec(SpecModel):
 
 
 class RatioMaskSpec(SpecModel):
-    """Leaves tokens out of the loss whose engine and trainer disagree too much about them."""
+    """Takes the surrogate's gradient from tokens whose engine and trainer disagree too much about
+    them. They stay in the loss's mean, and in its KL and entropy terms."""
 
     level: Literal["token", "sequence", "geometric"] = "token"
     """token: by the token's own ratio (IcePop); sequence: by the product over its completion;
