@@ -49,13 +49,22 @@ class BestOfK(GroupRelative):
         return replace(super().needs, entropy=False)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
-        """Of whole episodes, every turn of the best trajectory gets its share."""
+        """Of whole episodes, every turn of the best trajectory gets its share.
+
+        Where ``filters.truncated`` leaves candidates out, the best is one of those that stay.
+        """
         keys = self._counted(group)
         rewards = {key: c.reward for key, c in zip(keys, group.candidates, strict=True)}
         if sample_std(list(rewards.values())) < ZERO_STD:
             return [0.0] * len(keys)
-        most = max(rewards.values())
-        best = {key for key, reward in rewards.items() if most - reward < ZERO_STD}
+        is_filtered = self._spec.filters.truncated
+        stay = {
+            key
+            for key, c in zip(keys, group.candidates, strict=True)
+            if not (is_filtered and c.is_truncated)
+        }
+        most = max((rewards[key] for key in stay), default=0.0)
+        best = {key for key in stay if most - rewards[key] < ZERO_STD}
         return [1.0 / len(best) if key in best else 0.0 for key in keys]
 
     def loss(self, inputs: LossInputs) -> LossOutput:

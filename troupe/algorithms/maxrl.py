@@ -13,6 +13,7 @@ from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.options import refuse_penalties
 from troupe.errors import InvalidArgumentError
 from troupe.spec.algorithm import AlgorithmSpec
+from troupe.spec.issues import Issue, SpecInvalidError
 
 
 class MaxRl(GroupRelative):
@@ -25,16 +26,20 @@ class MaxRl(GroupRelative):
 
     def __init__(self, spec: AlgorithmSpec) -> None:
         super().__init__(spec)
+        if spec.scale == "std":
+            message = "'maxrl' divides by the group's mean instead; leave scale out, or say none"
+            raise SpecInvalidError([Issue("/algorithm/scale", message)])
         refuse_penalties(spec, "makes rewards negative, and 'maxrl' takes none below 0")
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Raises InvalidArgumentError for a negative reward, whose sign the mean would turn."""
-        if any(candidate.reward < 0.0 for candidate in group.candidates):
+        if (least := min(candidate.reward for candidate in group.candidates)) < 0.0:
             raise InvalidArgumentError(
-                "maxrl divides by the group's mean reward, so rewards must be 0 or more; leave out "
-                "negative terms (reward.weights), or use grpo"
+                f"agent '{group.agent}' earned {least:g} in group {group.group_id}, and maxrl "
+                "divides by the group's mean reward, so rewards must be 0 or more; submit a new "
+                "job whose rewards have no negative terms, or one with grpo"
             )
-        centred = self._relative(group, is_scaled=self.is_scaled)
+        centred = self._relative(group, is_scaled=False)
         returns = {c.trajectory: c.reward for c in group.candidates}
         mean = sum(returns.values()) / len(returns)
         return [value / mean for value in centred] if mean > ZERO_STD else [0.0] * len(centred)

@@ -25,7 +25,7 @@ from troupe.errors import InvalidArgumentError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.architecture import architecture_issues
-from troupe.spec.checks import best_issues, teacher_issues
+from troupe.spec.checks import submission_issues
 from troupe.spec.context import context_issues
 from troupe.spec.dtypes import with_dtypes
 from troupe.spec.fit import fit_batch
@@ -222,7 +222,7 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
 def _check(spec: JobSpec) -> None:
     """Raise SpecInvalidError for what a router would refuse of a spec that can be read."""
     of_models = [*context_issues(spec), *vision_issues(spec), *architecture_issues(spec)]
-    of_learning = [*best_issues(spec), *teacher_issues(spec), *faults_of_demonstrations(spec)]
+    of_learning = [*submission_issues(spec), *faults_of_demonstrations(spec)]
     if issues := [*tracker_issues(spec), *of_learning, *of_models]:
         raise SpecInvalidError(issues)
 

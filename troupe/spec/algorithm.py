@@ -17,7 +17,8 @@ class AdaptiveKlSpec(SpecModel):
     to -0.2 and 0.2 (arXiv 1909.08593, Section 2.2)."""
 
     target: float = Field(gt=0.0)
-    """Mean KL of a trained token that is held, in nats: the metric `kl_ref`."""
+    """Mean KL of a trained token that is held, in nats: the metric `kl_ref`. With `where: reward`
+    it is the KL that the reward was taxed by."""
     gain: float = Field(default=0.1, gt=0.0, le=1.0)
     """How fast the coefficient follows; 0.1 changes it by at most 2 % in a step."""
 
@@ -36,7 +37,8 @@ class KlSpec(SpecModel):
 
 
 class RatioMaskSpec(SpecModel):
-    """Leaves tokens out of the loss whose engine and trainer disagree too much about them."""
+    """Takes the surrogate's gradient from tokens whose engine and trainer disagree too much about
+    them. They stay in the loss's mean, and in its KL and entropy terms."""
 
     level: Literal["token", "sequence", "geometric"] = "token"
     """token: by the token's own ratio (IcePop); sequence: by the product over its completion;
@@ -249,7 +251,8 @@ class AlgorithmSpec(SpecModel):
     """Mean over tokens, over completions of their token means, or over completions of their token
     sums; the algorithm's default when left out."""
     minibatches: int = Field(default=1, ge=1, le=64)
-    """Parts of a training step's groups, with an optimizer step each."""
+    """Parts of a training step's groups, with an optimizer step each; one without groups has none,
+    and schedules do not count those that can get none from whole episodes."""
     epochs: int = Field(default=1, ge=1, le=16, exclude_if=_is_one)
     """How often a training step goes through its groups, dealt out anew each time. Ratios stay
     relative to the probabilities from before its first update."""

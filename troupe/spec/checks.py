@@ -169,8 +169,24 @@ def _staleness(spec: JobSpec) -> list[Issue]:
     return [Issue("/algorithm/loss/importance", f"{why}; add `importance: {{}}`")]
 
 
-def best_issues(spec: JobSpec) -> list[Issue]:
+def submission_issues(spec: JobSpec) -> list[Issue]:
     """Refused at submission; older jobs may have it, and are read and go on."""
+    return [*_best(spec), *_importance(spec), *_useless_teachers(spec)]
+
+
+def _importance(spec: JobSpec) -> list[Issue]:
+    """A cap that would make all weights equal that the mask keeps."""
+    importance = spec.algorithm.loss.importance
+    mask = importance.mask if importance else None
+    if not importance or not mask or importance.level != mask.level or importance.cap > mask.low:
+        return []
+    why = f"cuts every weight to it, as the mask keeps none below its low, {mask.low:g}"
+    message = f"{why}; raise it, to the mask's high for IcePop"
+    return [Issue("/algorithm/loss/importance/cap", message)]
+
+
+def _best(spec: JobSpec) -> list[Issue]:
+    """A best step that can't be told."""
     if not spec.checkpoint.keep_best or spec.algorithm.alternate is None:
         return []
     why = "with algorithm.alternate each step has the rewards of another policy's agents alone"
@@ -178,8 +194,8 @@ def best_issues(spec: JobSpec) -> list[Issue]:
     return [Issue("/checkpoint/keep_best", message)]
 
 
-def teacher_issues(spec: JobSpec) -> list[Issue]:
-    """Teachers that teach nothing, or are none; refused at submission, as ``best_issues`` are."""
+def _useless_teachers(spec: JobSpec) -> list[Issue]:
+    """Teachers that teach nothing, or are none."""
     issues: list[Issue] = []
     for name, policy in spec.policies.items():
         if policy.teacher is None:

@@ -6,6 +6,7 @@ with another library (NumPy) and another order of loops.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -67,8 +68,9 @@ def test_maxrl_when_nobody_or_everybody_succeeds_then_teaches_nothing() -> None:
 
 
 def test_maxrl_when_a_reward_is_negative_then_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="rewards must be 0 or more"):
-        MaxRl(PLAIN).advantages(episodes(-0.5, 1))
+    outcome = replace(episodes(1, -0.5), group_id="job/7", agent="tool")
+    with pytest.raises(InvalidArgumentError, match=r"'tool' earned -0\.5 in group job/7.*0 or"):
+        MaxRl(PLAIN).advantages(outcome)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +78,10 @@ def test_maxrl_when_a_reward_is_negative_then_is_refused() -> None:
     [
         ({"loss": {"kl": {"coef": 0.1, "where": "reward"}}}, "/algorithm/loss/kl/where"),
         ({"overlong": {"buffer": 4}}, "/algorithm/overlong"),
+        ({"scale": "std"}, "/algorithm/scale"),
     ],
 )
-def test_maxrl_when_the_trainer_would_lower_rewards_then_is_refused(
+def test_maxrl_when_rewards_would_be_lowered_or_divided_by_their_std_then_is_refused(
     changes: dict[str, Any], pointer: str
 ) -> None:
     with pytest.raises(SpecInvalidError, match=pointer):
@@ -103,6 +106,27 @@ def test_best_of_k_when_judged_then_the_best_share_one(
     rewards: tuple[float, ...], expected: list[float]
 ) -> None:
     assert BestOfK(PLAIN).advantages(episodes(*rewards)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rewards", "cut", "expected"),
+    [
+        ((2, 5, 3, 1), {1}, [0, 0, 1, 0]),
+        ((2, 5, 5, 1), {1}, [0, 0, 1, 0]),
+        ((0, 0, 1), {0, 1}, [0, 0, 1]),
+        ((2, 5), {0, 1}, [0, 0]),
+    ],
+)
+def test_best_of_k_when_the_best_is_filtered_then_the_best_that_stays_is_learnt(
+    rewards: tuple[float, ...], cut: set[int], expected: list[float]
+) -> None:
+    acts = episodes(*rewards)
+    acts = replace(
+        acts, candidates=[replace(c, is_truncated=c.index in cut) for c in acts.candidates]
+    )
+    filtered = AlgorithmSpec.model_validate({"filters": {"truncated": True}})
+    assert BestOfK(filtered).advantages(acts) == expected
+    assert BestOfK(AlgorithmSpec()).advantages(acts)[rewards.index(max(rewards))] > 0
 
 
 def test_best_of_k_when_whole_episodes_then_all_turns_of_the_best_are_learnt() -> None:

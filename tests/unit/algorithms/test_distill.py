@@ -17,7 +17,7 @@ from troupe.algorithms.losses.distillation import distillation_loss
 from troupe.candidates import GroupOutcome, Sample
 from troupe.episodes.build import load_parts
 from troupe.spec.algorithm import AlgorithmSpec, LossSpec
-from troupe.spec.checks import teacher_issues
+from troupe.spec.checks import submission_issues
 from troupe.spec.issues import SpecInvalidError
 
 
@@ -177,7 +177,7 @@ def test_teacher_when_it_is_the_policy_itself_or_another_policy_then_is_refused(
     spec = job_spec(
         Path("small"), policies=policies, agents=agents, algorithm={"kind": "distill", **algorithm}
     )
-    found = {issue.pointer: issue.message for issue in teacher_issues(spec)}
+    found = {issue.pointer: issue.message for issue in submission_issues(spec)}
     assert list(found) == (["/policies/p/teacher"] if message else [])
     assert message is None or message in found["/policies/p/teacher"]
 

@@ -132,6 +132,13 @@ def test_kl_in_the_reward_when_computed_then_is_no_part_of_the_loss() -> None:
     assert out.metric_sums["kl_ref"] == pytest.approx(math.exp(-1.0))
 
 
+def test_kl_in_the_reward_when_the_policy_has_moved_then_is_that_of_what_was_sampled() -> None:
+    # Sampled at log 1 against a reference of -1: k1 is 1, though the token is now at log 1/8.
+    inputs = _inputs([0.125], [1.0], [0], ref=[-1.0])
+    kl = KlSpec(coef=0.1, where="reward", estimator="k1")
+    assert policy_loss(inputs, LossSpec(kl=kl)).metric_sums["kl_ref"] == pytest.approx(1.0)
+
+
 def test_importance_when_engine_and_trainer_differ_then_tokens_weigh_by_old_over_rollout() -> None:
     # old / rollout = 0.5 and 4 -> cut to 2; trainer = old, so the ratio is 1.
     old = [math.log(0.5), math.log(4.0)]

@@ -6,7 +6,7 @@ import pytest
 
 from troupe.episodes.build import load_parts
 from troupe.spec import SpecInvalidError, parse_spec
-from troupe.spec.checks import best_issues
+from troupe.spec.checks import submission_issues
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -76,10 +76,27 @@ def test_spec_when_nobody_could_learn_as_asked_then_says_where(changes, message)
 
 def test_best_step_when_policies_take_turns_then_the_field_is_named():
     turns = {"alternate": {"order": ["one", "two"]}}
-    issues = best_issues(parse_spec(body(algorithm=turns, checkpoint={"keep_best": 1})))
+    issues = submission_issues(parse_spec(body(algorithm=turns, checkpoint={"keep_best": 1})))
     assert [issue.pointer for issue in issues] == ["/checkpoint/keep_best"]
-    assert best_issues(parse_spec(body(algorithm=turns))) == []
-    assert best_issues(parse_spec(body(checkpoint={"keep_best": 1}))) == []
+    assert submission_issues(parse_spec(body(algorithm=turns))) == []
+    assert submission_issues(parse_spec(body(checkpoint={"keep_best": 1}))) == []
+
+
+@pytest.mark.parametrize(
+    ("importance", "pointers"),
+    [
+        ({"cap": 0.5, "mask": {"low": 0.9, "high": 1.1}}, ["/algorithm/loss/importance/cap"]),
+        ({"cap": 0.9, "mask": {"low": 0.9, "high": 1.1}}, ["/algorithm/loss/importance/cap"]),
+        ({"cap": 0.95, "mask": {"low": 0.9, "high": 1.1}}, []),
+        ({"cap": 0.5, "mask": {"level": "geometric"}}, []),  # tokens of its band may weigh less
+        ({"cap": 0.5}, []),
+    ],
+)
+def test_importance_when_the_cap_would_make_all_kept_weights_equal_then_is_refused(
+    importance: dict[str, Any], pointers: list[str]
+):
+    spec = parse_spec(body(algorithm={"loss": {"importance": importance}}))
+    assert [issue.pointer for issue in submission_issues(spec)] == pointers
 
 
 AT_ONCE = {"kind": "simultaneous", "order": ["tool", "planner"], "max_turns": 2}

@@ -60,6 +60,33 @@ def test_steps_when_targets_are_set_then_coefficients_follow_what_was_measured(
     assert metrics.keys() <= TrainerPart.metrics().keys()
 
 
+def _on_policy_step(learner: Learner) -> dict[str, float]:
+    """Metrics of a step on what the present weights would sample, with the mean KL of a token that
+    its rewards are ``taxed`` by."""
+    group = make_group(random.Random(5), rewards=[1.0, 0.0, 0.0, 0.0])
+    for candidate in group.candidates:
+        tokens = [*group.prompts[0].token_ids, *candidate.token_ids]
+        logprobs = learner.model.score(tokens)[-len(candidate.token_ids) :]
+        candidate.rollout_logprobs[:] = logprobs
+    credited = credit(group, [0.75, -0.25, -0.25, -0.25], 1.0)
+    taxed = sum(learner.reference_kl([credited])[0]) / credited.num_tokens
+    return {**learner.step([credited]).metrics, "taxed": taxed}
+
+
+def test_divergence_when_rewards_are_taxed_then_is_that_of_the_tax_and_not_of_later_updates(
+    tiny_model: Path,
+) -> None:
+    """Policy and reference are the same before the first update, whatever the step then learns."""
+    taxed = {"coef": 0.5, "where": "reward", "estimator": "k1", "adaptive": {"target": 0.05}}
+    algorithm = {"group_size": 4, "loss": {"kl": taxed}, "minibatches": 2, "epochs": 4}
+    learner = _learner(job_spec(tiny_model, algorithm=algorithm))
+    first, second = (_on_policy_step(learner) for _ in range(2))
+    assert first["kl_rollout"] > 1e-3  # the updates moved the policy
+    assert first["kl_ref"] == pytest.approx(0.0, abs=1e-5)
+    assert abs(second["kl_ref"]) > 1e-3
+    assert second["kl_ref"] == pytest.approx(second["taxed"], rel=1e-5)
+
+
 @pytest.mark.parametrize("coef", [0.0, 4.0])
 def test_divergence_when_it_is_above_the_target_then_the_coefficient_pulls_harder(
     tiny_model: Path, coef: float

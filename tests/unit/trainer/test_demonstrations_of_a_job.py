@@ -14,6 +14,7 @@ from transformers import AutoTokenizer
 from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.step_report.trainer import TrainerPart, over_policies
+from troupe.samplers.tree import TreeSampler
 from troupe.spec.algorithm import DemonstrationsSpec, FilterSpec
 from troupe.spec.job import JobSpec
 from troupe.tasks.family import Message
@@ -48,7 +49,7 @@ def test_tokens_when_a_row_is_read_then_are_the_engines_prompt_and_an_answer_tha
     planner: Path, tmp_path: Path
 ) -> None:
     spec = _of_file(planner, _rows(tmp_path, ROW), per_update=1)
-    found = demonstrations_of("shared", spec)
+    found = demonstrations_of("shared", spec, TreeSampler(4))
     assert found is not None
     (prompt,) = found.of_update(0)
     tokenizer: Any = AutoTokenizer.from_pretrained(planner)
@@ -69,9 +70,9 @@ def test_policies_when_each_has_agents_then_gets_their_rows_alone(
     base["policies"] = {"a": policy, "b": {**policy, "frozen": True}, "c": policy}
     base["agents"] = {"tool": {"policy": "a"}, "planner": {"policy": "b"}}
     spec = JobSpec.model_validate(base)
-    shown = demonstrations_of("a", spec)
+    shown = demonstrations_of("a", spec, TreeSampler(4))
     assert shown is not None and len({id(p) for p in shown.of_update(0)}) == 1
-    assert demonstrations_of("b", spec) is None
+    assert demonstrations_of("b", spec, TreeSampler(4)) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_file_when_it_is_not_what_the_job_can_learn_then_says_what_to_do(
 ) -> None:
     spec = _of_file(planner, _rows(tmp_path, ROW, row), **more)
     with pytest.raises(InvalidArgumentError, match=why) as caught:
-        demonstrations_of("shared", spec)
+        demonstrations_of("shared", spec, TreeSampler(4))
     assert caught.value.pointer == "/algorithm/demonstrations/path"
 
 

@@ -43,7 +43,11 @@ def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
         loss_N = loss_N * weights_N
         sums |= weight_sums
     if spec.kl.coef > 0.0 and inputs.ref_logprobs_N is not None:
-        kl_N = kl_estimate(inputs.trainer_logprobs_N, inputs.ref_logprobs_N, spec.kl.estimator)
+        # The reward is taxed by the KL of what was sampled. On the same samples weights that have
+        # moved give another number, which under k1 falls as they move away.
+        is_taxed = spec.kl.where == "reward"
+        policy_N = inputs.rollout_logprobs_N if is_taxed else inputs.trainer_logprobs_N
+        kl_N = kl_estimate(policy_N, inputs.ref_logprobs_N, spec.kl.estimator)
         sums["kl_ref"] = kl_N.detach().sum()
         if spec.kl.where == "loss":
             coef = spec.kl.coef if inputs.kl_coef is None else inputs.kl_coef

@@ -109,7 +109,7 @@ class TrainerPart(Part):
         curve=Curve("kl", "parity"),
     )
     kl_ref: Number = number(
-        "KL divergence to the reference.",
+        "KL divergence to the reference: in the loss, or that the rewards were taxed by.",
         "nats",
         BY_TOKENS,
         source="loss",

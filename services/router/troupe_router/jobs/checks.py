@@ -18,7 +18,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import Issue, JobSpec, SpecInvalidError
 from troupe.spec.architecture import architecture_issues
-from troupe.spec.checks import best_issues, teacher_issues
+from troupe.spec.checks import submission_issues
 from troupe.spec.context import context_issues
 from troupe.spec.dtypes import with_dtypes
 from troupe.spec.layout import with_layout
@@ -47,7 +47,7 @@ def resolve(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
         policies = {name: _resolved(policy) for name, policy in spec.policies.items()}
         spec = spec.model_copy(update={"policies": policies})
         faults = [*context_issues(spec), *vision_issues(spec), *architecture_issues(spec)]
-    return spec, _parts(spec, allowed, [*best_issues(spec), *teacher_issues(spec), *faults])
+    return spec, _parts(spec, allowed, [*submission_issues(spec), *faults])
 
 
 def resolve_here(spec: JobSpec, settings: RouterSettings) -> tuple[JobSpec, JobParts]:

@@ -16,9 +16,11 @@ from transformers import AutoTokenizer
 from troupe.candidates import Sample
 from troupe.data.demonstrations import POINTER, Demonstration, demonstrations_in
 from troupe.errors import InvalidArgumentError
+from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
 from troupe.spec.algorithm import DemonstrationsSpec
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.schedule import num_updates
 from troupe_trainer.samples import PromptSamples
 
 
@@ -60,8 +62,10 @@ class Demonstrations:
         return Random(derive_seed(self._seed, epoch)).sample(range(size), size)
 
 
-def demonstrations_of(policy: str, spec: JobSpec) -> Demonstrations | None:
+def demonstrations_of(policy: str, spec: JobSpec, sampler: Sampler) -> Demonstrations | None:
     """Those of the agents of ``policy``; None without any, or where it never learns.
+
+    ``sampler``: the algorithm's.
 
     Raises:
         InvalidArgumentError: as ``demonstrations_in``, or a row is one that its agent could not
@@ -78,10 +82,8 @@ def demonstrations_of(policy: str, spec: JobSpec) -> Demonstrations | None:
         prompts = _tokenized(mine, path, policy, spec)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(error.message, pointer=f"{POINTER}/path") from error
-    turns = sum(spec.learns(policy, step) for step in range(spec.steps))
-    updates = turns * spec.algorithm.minibatches * spec.algorithm.epochs
     seed = derive_seed(spec.seed, "demonstrations", policy)
-    return Demonstrations(given, prompts, seed, updates)
+    return Demonstrations(given, prompts, seed, num_updates(policy, spec, sampler))
 
 
 def _tokenized(

@@ -111,7 +111,7 @@ class Learner:
         self._memory = DeviceMemory(policy, spec, self.model.device, ranks)
         self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss), self._memory)
         self._parameters = self.model.trainable()
-        self._optimizer = PolicyOptimizer(policy, spec, self._parameters.values(), self._memory)
+        self._optimizer = PolicyOptimizer(policy, spec, algorithm, self._parameters, self._memory)
         self._held_bytes = held_bytes
         self._first = self._nothing_ahead()
 

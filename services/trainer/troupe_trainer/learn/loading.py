@@ -43,7 +43,7 @@ def learner_of(
         InvalidArgumentError: a part can't be loaded, or does not fit the policy.
         JobFailedError: a model does not fit into memory.
     """
-    demonstrations = demonstrations_of(policy, spec)
+    demonstrations = demonstrations_of(policy, spec, algorithm.sampler())
     teacher = teacher_of(
         policy,
         spec,

@@ -4,15 +4,16 @@ Owns the number of the optimizer step, and the refusal of a gradient that is not
 a group, and never computes a gradient.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import torch
 from torch import nn
 
+from troupe.algorithms.algorithm import Algorithm
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.device_memory import DeviceMemory
 from troupe_trainer.learn.outcome import Minibatch, NonFiniteError
-from troupe_trainer.learn.schedule import learning_rate
+from troupe_trainer.learn.schedule import learning_rate, num_updates
 from troupe_trainer.model.ranks.group import whole
 
 
@@ -23,16 +24,16 @@ class PolicyOptimizer(torch.optim.AdamW):
         self,
         policy: str,
         spec: JobSpec,
-        parameters: Iterable[nn.Parameter],
+        algorithm: Algorithm,
+        parameters: Mapping[str, nn.Parameter],
         memory: DeviceMemory,
     ) -> None:
         self._policy = policy
         self._memory = memory
         self._config = spec.policies[policy].optimizer
-        self.learnt = list(parameters)
+        self.learnt = list(parameters.values())
         """The parameters that it moves."""
-        turns = sum(spec.learns(policy, step) for step in range(spec.steps))
-        self._num_steps = turns * spec.algorithm.minibatches * spec.algorithm.epochs
+        self._num_updates = num_updates(policy, spec, algorithm.sampler())
         self.next_step = 0
         """The number of the next optimizer step. Only steps with a gradient count: flat ones,
         and a policy whose turn it is not, keep their warm-up."""
@@ -87,4 +88,4 @@ class PolicyOptimizer(torch.optim.AdamW):
                 del self.state[parameter]
 
     def _rate(self, step: int) -> float:
-        return learning_rate(self._config, max(0, step), self._num_steps)
+        return learning_rate(self._config, max(0, step), self._num_updates)

@@ -1,8 +1,26 @@
-"""The learning rate as a function of the optimizer step. Keeps no state."""
+"""The learning rate as a function of the optimizer step, and how many there are. Keeps no state."""
 
 import math
 
+from troupe.samplers.sampler import Sampler
+from troupe.spec.job import JobSpec
 from troupe.spec.policy import OptimizerSpec
+
+
+def num_updates(policy: str, spec: JobSpec, sampler: Sampler) -> int:
+    """Optimizer steps of ``policy`` in the whole job, over which its schedules fall.
+
+    Whole episodes make one group of each ticket for each agent. A ticket's groups are dealt to
+    minibatches that follow each other, from another first one for each ticket, so what is beyond
+    the last ticket's last group stays empty and makes no step.
+    """
+    algorithm = spec.algorithm
+    turns = sum(spec.learns(policy, step) for step in range(spec.steps))
+    filled = algorithm.minibatches
+    if sampler.grouping != "observation":
+        agents = sum(agent.policy == policy for agent in spec.agents.values())
+        filled = min(filled, spec.tasks_per_step + agents - 1)
+    return turns * filled * algorithm.epochs
 
 
 def learning_rate(spec: OptimizerSpec, step: int, num_steps: int) -> float:
