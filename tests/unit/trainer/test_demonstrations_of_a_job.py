@@ -105,7 +105,7 @@ def test_file_when_no_learning_policy_has_a_row_then_is_refused(
     base["agents"] = {"tool": {"policy": "b"}, "planner": {"policy": "a"}}
     why = r"no row of an agent that learns \(planner\)"
     with pytest.raises(InvalidArgumentError, match=why) as caught:
-        demonstrations_of("a", JobSpec.model_validate(base))
+        demonstrations_of("a", JobSpec.model_validate(base), TreeSampler(4))
     assert caught.value.pointer == "/algorithm/demonstrations/path"
 
 
