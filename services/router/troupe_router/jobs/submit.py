@@ -15,14 +15,12 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from troupe.clients.rest.models.jobs import PlanDocument
-from troupe.durable import make_folder, put, replace_file
+from troupe.durable import replace_file
 from troupe.episodes.build import JobParts
 from troupe.errors import ConflictError, NotFoundError, UnavailableError
-from troupe.runtime.run_folder import EXPORT_FILE
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, parse_spec, read_yaml
-from troupe.spec.exported import export_document
 from troupe.spec.resuming import check_same_job
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
@@ -48,6 +46,7 @@ from troupe_router.jobs.resume_checks import (
     learnt_steps,
     stored_spec,
 )
+from troupe_router.jobs.set_aside import has_export, set_aside
 from troupe_router.jobs.state import JobState
 from troupe_router.jobs.store import TRACKED_NOTE, JobStore
 from troupe_router.settings import RouterSettings
@@ -224,14 +223,17 @@ class JobCommands:
             await asyncio.to_thread(check_steps, run_dir, asked)
         spec = parts.spec
         check_quota(spec, self.quota, owner)
-        await asyncio.to_thread(self._write, run_dir, asked)
-        if earlier is not None and earlier.state == "succeeded":
-            await asyncio.to_thread(self._set_aside, run_dir, asked)
         ledger = StepLedger(self._redis, job_id)
-        # Where Redis was emptied there is no ledger to go on with, only the checkpoints.
-        is_paused = record is not None and record.state == "paused" and await ledger.versions()
-        if not is_paused:
+        has_exported = asked.steps != stored.steps and await asyncio.to_thread(has_export, run_dir)
+        # Where Redis was emptied there is no ledger to go on with, only the checkpoints. That of a
+        # job that exported its weights may have the result, with which the new life would end.
+        goes_on = record is not None and record.state == "paused" and not has_exported
+        goes_on = goes_on and bool(await ledger.versions())
+        if not goes_on:
             await ledger.delete()
+        if has_exported:  # before the spec is written: a request that is sent again finds it to do
+            await asyncio.to_thread(set_aside, run_dir, stored)
+        await asyncio.to_thread(self._write, run_dir, asked)
         fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time(), life=2)
         if earlier is not None:
             fresh = replace(
@@ -241,12 +243,12 @@ class JobCommands:
                 priority=earlier.priority,
                 owner=earlier.owner,
                 is_pinned=earlier.is_pinned,
-                step=earlier.step if is_paused else 0,
+                step=earlier.step if goes_on else 0,
             )
         if record is None:
             await self._store.create(fresh)
         else:
-            if not is_paused:
+            if not goes_on:
                 await self._store.forget_notes(job_id, *await self._stale_notes(job_id))
             fresh = await self._store.reopen(fresh)
         await self._emit_state(fresh)
@@ -305,26 +307,6 @@ class JobCommands:
             raise UnavailableError(
                 f"the run folder {run_dir} can't be written ({error.strerror}); free space there, "
                 "and ask again"
-            ) from error
-
-    def _set_aside(self, run_dir: Path, spec: JobSpec) -> None:
-        """Move the job's exported weights to ``exports/STEP``: nobody takes them for its end then.
-
-        What was exported of that step by hand stays.
-        """
-        weights, kept = run_dir / "policies", run_dir / "exports" / str(learnt_steps(run_dir, spec))
-        if not weights.is_dir():
-            return
-        try:
-            make_folder(kept)
-            for policy in sorted(weights.iterdir()):
-                if not (kept / policy.name).exists():
-                    put(policy, kept / policy.name)
-            replace_file(kept / EXPORT_FILE, export_document(run_dir.name, spec))
-            shutil.rmtree(weights)
-        except OSError as error:
-            raise UnavailableError(
-                f"the weights in {weights} can't be moved to {kept} ({error.strerror}); ask again"
             ) from error
 
     def _check(

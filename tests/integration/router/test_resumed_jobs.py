@@ -1,0 +1,74 @@
+"""A job that is resumed: its exported weights, its step, and what is refused."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+from rest_world import RestWorld, rest_world, spec_document
+
+from troupe.durable import replace_file
+from troupe.runtime.streams.ledger import StepLedger
+from troupe_router.jobs.state import JobState
+
+STEPS = 4
+
+
+@pytest.fixture
+async def world(redis: Redis, tmp_path: Path) -> AsyncIterator[RestWorld]:
+    async with rest_world(redis, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> dict[str, Any]:
+    return spec_document(tmp_path, steps=STEPS)
+
+
+async def left(world: RestWorld, spec: dict[str, Any], *states: JobState) -> tuple[str, Path]:
+    """The path of a job that learnt and exported all its steps, then came into ``states``."""
+    made = (await world.http.post("/v1/jobs", json=spec)).json()
+    job, run_dir = made["job_id"], Path(made["run_dir"])
+    (run_dir / "checkpoints" / f"step-{STEPS:05d}").mkdir(parents=True)
+    replace_file(run_dir / "policies" / "p" / "merged" / "config.json", "{}")
+    ledger = StepLedger(world.redis, job)
+    await ledger.commit_version("p", STEPS, "digest")
+    await ledger.set_result({"step": STEPS, "policies": {}})
+    await world.store.transition(job, "launching")
+    await world.store.transition(job, "running")
+    await world.store.set_step(job, STEPS)
+    for state in states:
+        await world.store.transition(job, state)
+    return f"/v1/jobs/{job}", run_dir
+
+
+async def final_steps(world: RestWorld, job: str) -> list[int]:
+    listed = (await world.http.get(f"{job}/checkpoints")).json()["checkpoints"]
+    return [checkpoint["step"] for checkpoint in listed if checkpoint["id"] == "final"]
+
+
+@pytest.mark.parametrize(
+    "states", [("cancelling", "cancelled"), ("failed",), ("pausing", "paused"), ("succeeded",)]
+)
+async def test_exported_weights_when_the_job_is_resumed_with_more_steps_then_are_not_its_end(
+    world: RestWorld, spec: dict[str, Any], states: tuple[JobState, ...]
+) -> None:
+    job, run_dir = await left(world, spec, *states)
+    assert await final_steps(world, job) == [STEPS]
+    longer = await world.http.post(f"{job}/resume", json={**spec, "steps": STEPS + 2})
+    assert (longer.status_code, longer.json()["steps"]) == (200, STEPS + 2)
+    await world.store.set_step(run_dir.name, STEPS + 1)
+    assert await final_steps(world, job) == []
+    assert (run_dir / "exports" / str(STEPS) / "p" / "merged" / "config.json").is_file()
+    assert await StepLedger(world.redis, run_dir.name).result() is None
+
+
+async def test_exported_weights_when_the_job_is_resumed_with_its_steps_then_stay_of_their_step(
+    world: RestWorld, spec: dict[str, Any]
+) -> None:
+    job, run_dir = await left(world, spec, "pausing", "paused")
+    assert (await world.http.post(f"{job}/resume")).json()["state"] == "queued"
+    await world.store.set_step(run_dir.name, 1)
+    assert await final_steps(world, job) == [STEPS]
+    assert await StepLedger(world.redis, run_dir.name).result() is not None
