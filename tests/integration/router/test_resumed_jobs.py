@@ -72,3 +72,12 @@ async def test_exported_weights_when_the_job_is_resumed_with_its_steps_then_stay
     await world.store.set_step(run_dir.name, 1)
     assert await final_steps(world, job) == [STEPS]
     assert await StepLedger(world.redis, run_dir.name).result() is not None
+
+
+async def test_job_when_a_failed_one_is_resumed_then_it_is_at_the_step_of_its_last_checkpoint(
+    world: RestWorld, spec: dict[str, Any]
+) -> None:
+    job, _ = await left(world, spec, "failed")
+    assert (await world.http.post(f"{job}/resume")).json()["step"] == STEPS
+    await world.http.post(f"{job}/cancel")
+    assert (await world.http.get(job)).json()["step"] == STEPS

@@ -236,6 +236,7 @@ class JobCommands:
         await asyncio.to_thread(self._write, run_dir, asked)
         fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time(), life=2)
         if earlier is not None:
+            learnt = await asyncio.to_thread(learnt_steps, run_dir, asked)
             fresh = replace(
                 fresh,
                 life=earlier.life + 1,
@@ -243,7 +244,7 @@ class JobCommands:
                 priority=earlier.priority,
                 owner=earlier.owner,
                 is_pinned=earlier.is_pinned,
-                step=earlier.step if goes_on else 0,
+                step=earlier.step if goes_on else learnt,
             )
         if record is None:
             await self._store.create(fresh)
