@@ -81,3 +81,19 @@ async def test_job_when_a_failed_one_is_resumed_then_it_is_at_the_step_of_its_la
     assert (await world.http.post(f"{job}/resume")).json()["step"] == STEPS
     await world.http.post(f"{job}/cancel")
     assert (await world.http.get(job)).json()["step"] == STEPS
+
+
+async def test_resume_when_the_job_waits_or_runs_then_another_spec_is_refused(
+    world: RestWorld, spec: dict[str, Any]
+) -> None:
+    made = (await world.http.post("/v1/jobs", json=spec)).json()
+    for state in ("queued", "launching", "running"):
+        if state != "queued":
+            await world.store.transition(made["job_id"], state)
+        path = f"/v1/jobs/{made['job_id']}/resume"
+        for same in (spec, made["spec"], None):
+            answer = await world.http.post(path, json=same)
+            assert (answer.status_code, answer.json()["state"]) == (200, state)
+        for change, pointer in (({"steps": 9}, "/steps"), ({"seed": 9}, "/seed")):
+            answer = await world.http.post(path, json={**spec, **change})
+            assert (answer.status_code, pointer in answer.json()["detail"]) == (409, True)

@@ -43,6 +43,7 @@ from troupe_router.jobs.resume_checks import (
     before_layout,
     check_longer,
     check_steps,
+    check_unchanged,
     learnt_steps,
     stored_spec,
 )
@@ -190,10 +191,13 @@ class JobCommands:
             await asyncio.to_thread(discard, self._run_dir(job_id))
 
     async def resume(self, job_id: str, wanted: JobSpec | None = None) -> JobRecord:
-        """Queue a job again from its run folder; an active job stays as it is.
+        """Queue a job again from its run folder; one that waits or runs stays as it is.
 
         ``wanted`` may be the job's spec with other ``troupe.spec.resuming.MAY_CHANGE`` fields. A
-        job that succeeded goes on only with more steps. Raises ConflictError while one is ending.
+        job that succeeded goes on only with more steps.
+
+        Raises:
+            ConflictError: it is ending, or it waits or runs with another spec than ``wanted``.
         """
         async with self._keeping:
             record = await self._store.find(job_id)
@@ -201,8 +205,11 @@ class JobCommands:
                 to = "paused" if record.state == "pausing" else "cancelled"
                 raise ConflictError(f"job '{job_id}' is {record.state}; resume it once it is {to}")
             if record is not None and not record.is_finished and record.state != "paused":
-                return record
-            if record is not None and record.state == "succeeded" and wanted is None:
+                if wanted is not None:
+                    stored, asked, _ = await self._asked(
+                        record.run_dir, record, record.owner, wanted
+                    )
+                    check_unchanged(record, stored, asked)
                 return record
             return await self._resume(job_id, record, wanted)
 
@@ -210,13 +217,9 @@ class JobCommands:
         self, job_id: str, record: JobRecord | None, wanted: JobSpec | None
     ) -> JobRecord:
         run_dir = record.run_dir if record else self._run_dir(job_id)
-        stored = await asyncio.to_thread(stored_spec, run_dir, job_id)
         earlier = record or await asyncio.to_thread(earlier_job, run_dir)
         owner = earlier.owner if earlier else ""
-        plain = before_layout(wanted, stored, record) if wanted is not None else stored
-        asked, parts = await asyncio.to_thread(self._check, plain, owner, run_dir)
-        if wanted is not None:
-            await asyncio.to_thread(check_same_job, run_dir, stored, asked)
+        stored, asked, parts = await self._asked(run_dir, record, owner, wanted)
         if earlier is not None and earlier.state == "succeeded":
             await asyncio.to_thread(check_longer, run_dir, asked, earlier)
         elif wanted is not None:
@@ -254,6 +257,17 @@ class JobCommands:
             fresh = await self._store.reopen(fresh)
         await self._emit_state(fresh)
         return fresh
+
+    async def _asked(
+        self, run_dir: Path, record: JobRecord | None, owner: str, wanted: JobSpec | None
+    ) -> tuple[JobSpec, JobSpec, JobParts]:
+        """The stored spec of a job, ``wanted`` as one of the same job, and this as laid out now."""
+        stored = await asyncio.to_thread(stored_spec, run_dir, run_dir.name)
+        plain = before_layout(wanted, stored, record) if wanted is not None else stored
+        asked, parts = await asyncio.to_thread(self._check, plain, owner, run_dir)
+        if wanted is not None:
+            await asyncio.to_thread(check_same_job, run_dir, stored, asked)
+        return stored, asked, parts
 
     async def _stale_notes(self, job_id: str) -> list[str]:
         """Notes of an earlier life about files that the new life rewinds.
