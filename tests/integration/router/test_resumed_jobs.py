@@ -97,3 +97,15 @@ async def test_resume_when_the_job_waits_or_runs_then_another_spec_is_refused(
         for change, pointer in (({"steps": 9}, "/steps"), ({"seed": 9}, "/seed")):
             answer = await world.http.post(path, json={**spec, **change})
             assert (answer.status_code, pointer in answer.json()["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(("name", "value"), [("dry_run", "true"), ("priority", "0")])
+async def test_submission_when_it_resumes_a_job_then_parameters_of_a_new_one_are_refused(
+    world: RestWorld, spec: dict[str, Any], name: str, value: str
+) -> None:
+    job, run_dir = await left(world, spec, "failed")
+    params = {"resume": run_dir.name, name: value}
+    refused = await world.http.post("/v1/jobs", params=params, json=spec)
+    assert refused.status_code == 422
+    assert [error["pointer"] for error in refused.json()["errors"]] == [f"/query/{name}"]
+    assert (await world.http.get(job)).json()["state"] == "failed"
