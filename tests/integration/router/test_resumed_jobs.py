@@ -1,5 +1,6 @@
 """A job that is resumed: its exported weights, its step, and what is refused."""
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from redis.asyncio import Redis
 from rest_world import RestWorld, rest_world, spec_document
 
 from troupe.durable import replace_file
+from troupe.runtime.streams import keys
 from troupe.runtime.streams.ledger import StepLedger
 from troupe_router.jobs.state import JobState
 
@@ -109,3 +111,14 @@ async def test_submission_when_it_resumes_a_job_then_parameters_of_a_new_one_are
     assert refused.status_code == 422
     assert [error["pointer"] for error in refused.json()["errors"]] == [f"/query/{name}"]
     assert (await world.http.get(job)).json()["state"] == "failed"
+
+
+async def test_job_when_resumed_then_it_waits_for_its_turn_since_then(
+    world: RestWorld, spec: dict[str, Any]
+) -> None:
+    job, run_dir = await left(world, spec, "failed")
+    await world.redis.hset(keys.job(run_dir.name), "created_at", str(time.time() - 1000))
+    assert (await world.http.post(f"{job}/resume")).json()["state"] == "queued"
+    waiting = (await world.http.get(f"{job}/progress")).json()["waiting"]
+    assert waiting["phase"] == "queue"
+    assert waiting["for_s"] < 500

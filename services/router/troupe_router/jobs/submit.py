@@ -237,7 +237,8 @@ class JobCommands:
         if has_exported:  # before the spec is written: a request that is sent again finds it to do
             await asyncio.to_thread(set_aside, run_dir, stored)
         await asyncio.to_thread(self._write, run_dir, asked)
-        fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time(), life=2)
+        now = time.time()
+        fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=now, life=2, resumed_at=now)
         if earlier is not None:
             learnt = await asyncio.to_thread(learnt_steps, run_dir, asked)
             fresh = replace(
