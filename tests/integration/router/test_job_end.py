@@ -326,6 +326,39 @@ async def test_job_when_cancelled_before_a_complete_round_is_recorded_then_its_m
     assert len((record.run_dir / "episodes.jsonl").read_text().splitlines()) == 3
 
 
+class SlowLauncher(IdleLauncher):
+    """Ending the processes takes until ``go``."""
+
+    def __init__(self) -> None:
+        self.stopping, self.go = asyncio.Event(), asyncio.Event()
+
+    async def stop(self, owner: str, *, grace_s: float) -> None:
+        self.stopping.set()
+        await self.go.wait()
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed"])
+async def test_job_when_cancelled_while_its_processes_end_then_its_summary_says_what_it_became(
+    world: World, state: str
+) -> None:
+    record = await world.add_job(job_spec(), "running")
+    await world.ledger.commit_version("p", 0, "d")
+    if state == "succeeded":
+        await world.ledger.set_result({"step": 0})
+    else:
+        await world.ledger.fail("it can't go on")
+    world.launcher = launcher = SlowLauncher()
+    driving = asyncio.create_task(world.drive(record))
+    async with asyncio.timeout(20):
+        await launcher.stopping.wait()
+    await world.store.transition(JOB, "cancelling", reason="cancelled by the user")
+    launcher.go.set()
+    ended = await driving
+    summary = json.loads((record.run_dir / "summary.json").read_text())
+    assert (ended.state, summary["state"]) == (state, state)
+    assert ended.reason == summary["reason"]
+
+
 @pytest.mark.parametrize("was_launching", [False, True])
 async def test_job_when_cancelled_before_its_files_are_read_then_the_summary_is_that_of_its_files(
     world: World, was_launching: bool

@@ -103,7 +103,7 @@ def test_state_when_ranks_wrote_it_in_parts_then_all_are_sent_or_none(tmp_path: 
     (folder / "state.json").write_text('{"step": 1, "parts": {"p": 2}}')
     for number, text in enumerate((b"first", b"second")):
         (folder / f"p.{number:05d}-of-00002.safetensors").write_bytes(text)
-    [listed] = checkpoint_list(run_dir, SPEC, 1).checkpoints
+    [listed] = checkpoint_list(run_dir, SPEC).checkpoints
     assert listed.size_bytes == 11
     sent = b"".join(archive(run_dir, SPEC, "step-00001", "p", "state").chunks())
     assert sent.index(b"first") < sent.index(b"second")
@@ -119,7 +119,7 @@ def test_policy_when_a_folder_is_a_link_then_is_not_given_away(tmp_path: Path, l
     target = {"policies": elsewhere, "policies/p": elsewhere}.get(linked, elsewhere / "adapter")
     (run_dir / linked).parent.mkdir(parents=True)
     (run_dir / linked).symlink_to(target)
-    assert checkpoint_list(run_dir, SPEC, 1).checkpoints == []
+    assert checkpoint_list(run_dir, SPEC).checkpoints == []
     with pytest.raises(NotFoundError):
         archive(run_dir, SPEC, "final", "p", "peft")
 

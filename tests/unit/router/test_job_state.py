@@ -23,6 +23,8 @@ ALLOWED = {
     ("paused", "queued"),
     ("paused", "cancelling"),
     ("cancelling", "cancelled"),
+    ("cancelling", "succeeded"),
+    ("cancelling", "failed"),
     ("succeeded", "queued"),
     ("failed", "queued"),
     ("cancelled", "queued"),

@@ -49,7 +49,7 @@ def test_checkpoints_when_each_policy_has_its_own_then_listed_by_step(tmp_path: 
     for policy, steps in (("one", (1, 2)), ("two", (1,))):
         for step in steps:
             lay(tmp_path, policy, step, policy)
-    assert shown(checkpoint_list(tmp_path, APART, 2)) == [
+    assert shown(checkpoint_list(tmp_path, APART)) == [
         ("step-00002", [("one", 2)]),
         ("step-00001", [("one", 1), ("two", 1)]),
     ]
@@ -68,8 +68,8 @@ def test_checkpoints_when_there_is_one_trainer_then_they_are_where_they_were(
 ) -> None:
     for policy in ("one", "two"):
         lay(tmp_path, policy, 3, "")
-    assert [name for name, _ in shown(checkpoint_list(tmp_path, spec(), 3))] == ["step-00003"]
-    assert checkpoint_list(tmp_path, APART, 3).checkpoints == []
+    assert [name for name, _ in shown(checkpoint_list(tmp_path, spec()))] == ["step-00003"]
+    assert checkpoint_list(tmp_path, APART).checkpoints == []
 
 
 def write(run_dir: Path, policy: str, trainer: str, *steps: int) -> None:

@@ -294,8 +294,9 @@ class JobController:
         """Stop everything, write the summary, and only then say that the job is over.
 
         A superseded router may have reasons, such as a deadline that passed while it was frozen;
-        they end nothing. The ledger goes with the change of the state, and the events are kept
-        before it: once a job is over, no router takes it up again for what is left.
+        they end nothing. A cancellation from here on comes too late: the summary is written. The
+        ledger goes with the change of the state, and the events are kept before it: once a job is
+        over, no router takes it up again for what is left.
         """
         await self._ledger.check()
         summary = await self._summary(state, reason, result)
@@ -303,10 +304,7 @@ class JobController:
         await self._record_rest()
         lines, _ = await self._records()
         await self._trackers.close(lines, state)
-        now = await self._parts.store.state(self._job.job_id)
-        if now == "cancelling":
-            state, reason = "cancelled", reason or "cancelled by the user"
-        elif now == "queued":
+        if await self._parts.store.state(self._job.job_id) == "queued":
             await self._become("launching")
         await self._keep_events()
         await self._become(state, reason, deleting=await self._ledger.every_key())

@@ -105,7 +105,8 @@ def explain(facts: Facts) -> Waiting:
         word = "cancelled" if job.state == "cancelling" else "paused"
         return Waiting("none", job.step, 0.0, (), f"The job is {is_being}{word}.")
     if job.state == "queued":
-        return Waiting("queue", job.step, job.created_at, (), "The job waits for its turn.")
+        since = job.resumed_at or job.created_at
+        return Waiting("queue", job.step, since, (), "The job waits for its turn.")
     if job.state == "launching":
         return _launching(facts)
     return _running(facts)

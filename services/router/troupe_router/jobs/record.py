@@ -29,8 +29,9 @@ class JobRecord:
     """One job. ``spec`` is resolved; instants are Unix seconds, 0 when they have not come.
 
     ``priority``: higher starts first; ``owner`` is the name of the API key that submitted it.
-    ``life`` counts from 1 and grows with every resume; ``step`` is the number of learned steps;
-    ``reason`` says why the state was reached. ``is_pinned``: retention keeps its run folder.
+    ``life`` counts from 1 and grows with every resume, the last at ``resumed_at``; ``step`` is the
+    number of learned steps; ``reason`` says why the state was reached. ``is_pinned``: retention
+    keeps its run folder.
     """
 
     job_id: str
@@ -46,6 +47,7 @@ class JobRecord:
     priority: int = 0
     owner: str = ""
     is_pinned: bool = False
+    resumed_at: float = 0.0
 
     @property
     def replicas(self) -> int:
@@ -105,6 +107,7 @@ def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
         priority=int(text.get("priority", 0)),
         owner=text.get("owner", ""),
         is_pinned=text.get("is_pinned") == str(True),
+        resumed_at=float(text.get("resumed_at", 0.0)),
     )
 
 

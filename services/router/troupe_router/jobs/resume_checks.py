@@ -8,6 +8,7 @@ from pathlib import Path
 from troupe.errors import ConflictError, NotFoundError
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec
+from troupe.spec.differences import differences
 from troupe.spec.resuming import new_job_from
 from troupe.training.task import TASK_NAME
 from troupe_router.jobs.job_file import SPEC_FILE, JobHead
@@ -45,6 +46,16 @@ def check_steps(run_dir: Path, asked: JobSpec) -> None:
             f"least {learnt}, or export the checkpoint of an earlier step"
         )
         raise SpecInvalidError([Issue("/steps", fault)])
+
+
+def check_unchanged(job: JobRecord, stored: JobSpec, asked: JobSpec) -> None:
+    """Refuse another spec for a job that waits or runs: raise ConflictError."""
+    old, new = (spec.model_dump(mode="json") for spec in (stored, asked))
+    if changed := [pointer for pointer, _, _ in differences(old, new)]:
+        raise ConflictError(
+            f"job '{job.job_id}' is {job.state} with another {', '.join(changed)}; to change that, "
+            "pause the job and resume it"
+        )
 
 
 def check_longer(run_dir: Path, asked: JobSpec, job: JobRecord | JobHead) -> None:

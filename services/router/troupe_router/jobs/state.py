@@ -12,13 +12,14 @@ NEXT: dict[JobState, frozenset[JobState]] = {
     "running": frozenset({"succeeded", "failed", "pausing", "cancelling"}),
     "pausing": frozenset({"paused", "succeeded", "failed", "cancelling"}),
     "paused": frozenset({"queued", "cancelling"}),
-    "cancelling": frozenset({"cancelled"}),
+    "cancelling": frozenset({"cancelled", "succeeded", "failed"}),
     "succeeded": frozenset({"queued"}),
     "failed": frozenset({"queued"}),
     "cancelled": frozenset({"queued"}),
 }
 """State -> states that may follow. A job that is paused or finished is resumed as queued; one that
-succeeded, with more steps."""
+succeeded, with more steps. One that has its result, or has failed, ends so however late it is
+cancelled: its summary says so already."""
 
 ACTIVE: frozenset[JobState] = frozenset({"launching", "running"})
 """States in which processes work for the job."""

@@ -15,14 +15,12 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from troupe.clients.rest.models.jobs import PlanDocument
-from troupe.durable import make_folder, put, replace_file
+from troupe.durable import replace_file
 from troupe.episodes.build import JobParts
 from troupe.errors import ConflictError, NotFoundError, UnavailableError
-from troupe.runtime.run_folder import EXPORT_FILE
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, parse_spec, read_yaml
-from troupe.spec.exported import export_document
 from troupe.spec.resuming import check_same_job
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
@@ -45,9 +43,11 @@ from troupe_router.jobs.resume_checks import (
     before_layout,
     check_longer,
     check_steps,
+    check_unchanged,
     learnt_steps,
     stored_spec,
 )
+from troupe_router.jobs.set_aside import has_export, set_aside
 from troupe_router.jobs.state import JobState
 from troupe_router.jobs.store import TRACKED_NOTE, JobStore
 from troupe_router.settings import RouterSettings
@@ -191,10 +191,13 @@ class JobCommands:
             await asyncio.to_thread(discard, self._run_dir(job_id))
 
     async def resume(self, job_id: str, wanted: JobSpec | None = None) -> JobRecord:
-        """Queue a job again from its run folder; an active job stays as it is.
+        """Queue a job again from its run folder; one that waits or runs stays as it is.
 
         ``wanted`` may be the job's spec with other ``troupe.spec.resuming.MAY_CHANGE`` fields. A
-        job that succeeded goes on only with more steps. Raises ConflictError while one is ending.
+        job that succeeded goes on only with more steps.
+
+        Raises:
+            ConflictError: it is ending, or it waits or runs with another spec than ``wanted``.
         """
         async with self._keeping:
             record = await self._store.find(job_id)
@@ -202,8 +205,11 @@ class JobCommands:
                 to = "paused" if record.state == "pausing" else "cancelled"
                 raise ConflictError(f"job '{job_id}' is {record.state}; resume it once it is {to}")
             if record is not None and not record.is_finished and record.state != "paused":
-                return record
-            if record is not None and record.state == "succeeded" and wanted is None:
+                if wanted is not None:
+                    stored, asked, _ = await self._asked(
+                        record.run_dir, record, record.owner, wanted
+                    )
+                    check_unchanged(record, stored, asked)
                 return record
             return await self._resume(job_id, record, wanted)
 
@@ -211,29 +217,30 @@ class JobCommands:
         self, job_id: str, record: JobRecord | None, wanted: JobSpec | None
     ) -> JobRecord:
         run_dir = record.run_dir if record else self._run_dir(job_id)
-        stored = await asyncio.to_thread(stored_spec, run_dir, job_id)
         earlier = record or await asyncio.to_thread(earlier_job, run_dir)
         owner = earlier.owner if earlier else ""
-        plain = before_layout(wanted, stored, record) if wanted is not None else stored
-        asked, parts = await asyncio.to_thread(self._check, plain, owner, run_dir)
-        if wanted is not None:
-            await asyncio.to_thread(check_same_job, run_dir, stored, asked)
+        stored, asked, parts = await self._asked(run_dir, record, owner, wanted)
         if earlier is not None and earlier.state == "succeeded":
             await asyncio.to_thread(check_longer, run_dir, asked, earlier)
         elif wanted is not None:
             await asyncio.to_thread(check_steps, run_dir, asked)
         spec = parts.spec
         check_quota(spec, self.quota, owner)
-        await asyncio.to_thread(self._write, run_dir, asked)
-        if earlier is not None and earlier.state == "succeeded":
-            await asyncio.to_thread(self._set_aside, run_dir, asked)
         ledger = StepLedger(self._redis, job_id)
-        # Where Redis was emptied there is no ledger to go on with, only the checkpoints.
-        is_paused = record is not None and record.state == "paused" and await ledger.versions()
-        if not is_paused:
+        has_exported = asked.steps != stored.steps and await asyncio.to_thread(has_export, run_dir)
+        # Where Redis was emptied there is no ledger to go on with, only the checkpoints. That of a
+        # job that exported its weights may have the result, with which the new life would end.
+        goes_on = record is not None and record.state == "paused" and not has_exported
+        goes_on = goes_on and bool(await ledger.versions())
+        if not goes_on:
             await ledger.delete()
-        fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time(), life=2)
+        if has_exported:  # before the spec is written: a request that is sent again finds it to do
+            await asyncio.to_thread(set_aside, run_dir, stored)
+        await asyncio.to_thread(self._write, run_dir, asked)
+        now = time.time()
+        fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=now, life=2, resumed_at=now)
         if earlier is not None:
+            learnt = await asyncio.to_thread(learnt_steps, run_dir, asked)
             fresh = replace(
                 fresh,
                 life=earlier.life + 1,
@@ -241,16 +248,27 @@ class JobCommands:
                 priority=earlier.priority,
                 owner=earlier.owner,
                 is_pinned=earlier.is_pinned,
-                step=earlier.step if is_paused else 0,
+                step=earlier.step if goes_on else learnt,
             )
         if record is None:
             await self._store.create(fresh)
         else:
-            if not is_paused:
+            if not goes_on:
                 await self._store.forget_notes(job_id, *await self._stale_notes(job_id))
             fresh = await self._store.reopen(fresh)
         await self._emit_state(fresh)
         return fresh
+
+    async def _asked(
+        self, run_dir: Path, record: JobRecord | None, owner: str, wanted: JobSpec | None
+    ) -> tuple[JobSpec, JobSpec, JobParts]:
+        """The stored spec of a job, ``wanted`` as one of the same job, and this as laid out now."""
+        stored = await asyncio.to_thread(stored_spec, run_dir, run_dir.name)
+        plain = before_layout(wanted, stored, record) if wanted is not None else stored
+        asked, parts = await asyncio.to_thread(self._check, plain, owner, run_dir)
+        if wanted is not None:
+            await asyncio.to_thread(check_same_job, run_dir, stored, asked)
+        return stored, asked, parts
 
     async def _stale_notes(self, job_id: str) -> list[str]:
         """Notes of an earlier life about files that the new life rewinds.
@@ -305,26 +323,6 @@ class JobCommands:
             raise UnavailableError(
                 f"the run folder {run_dir} can't be written ({error.strerror}); free space there, "
                 "and ask again"
-            ) from error
-
-    def _set_aside(self, run_dir: Path, spec: JobSpec) -> None:
-        """Move the job's exported weights to ``exports/STEP``: nobody takes them for its end then.
-
-        What was exported of that step by hand stays.
-        """
-        weights, kept = run_dir / "policies", run_dir / "exports" / str(learnt_steps(run_dir, spec))
-        if not weights.is_dir():
-            return
-        try:
-            make_folder(kept)
-            for policy in sorted(weights.iterdir()):
-                if not (kept / policy.name).exists():
-                    put(policy, kept / policy.name)
-            replace_file(kept / EXPORT_FILE, export_document(run_dir.name, spec))
-            shutil.rmtree(weights)
-        except OSError as error:
-            raise UnavailableError(
-                f"the weights in {weights} can't be moved to {kept} ({error.strerror}); ask again"
             ) from error
 
     def _check(

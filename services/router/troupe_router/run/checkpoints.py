@@ -60,9 +60,9 @@ class Archive:
         yield bytes(1024)
 
 
-def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> CheckpointList:
+def checkpoint_list(run_dir: Path, spec: JobSpec) -> CheckpointList:
     """Everything that can be downloaded: the exported policies, then checkpoints, newest first."""
-    checkpoints = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
+    checkpoints = [_final(run_dir, spec)] if is_within(run_dir, run_dir / "policies") else []
     for saved_step in sorted(_steps(run_dir, spec), reverse=True):
         checkpoints.append(_checkpoint(run_dir, saved_step, spec))
     return CheckpointList(checkpoints=[c for c in checkpoints if c and c.policies])
@@ -70,7 +70,7 @@ def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> CheckpointList:
 
 def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: str) -> Archive:
     """One policy of one checkpoint; raises NotFoundError, or ConflictError for the format."""
-    listed = checkpoint_list(run_dir, spec, 0).checkpoints
+    listed = checkpoint_list(run_dir, spec).checkpoints
     chosen = next((c for c in listed if c.id == checkpoint), None)
     if chosen is None:
         known = ", ".join(c.id for c in listed) or "none yet"
@@ -98,7 +98,9 @@ def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: 
     return Archive(stem, [(f"{stem}/{name}", content) for name, content in parts])
 
 
-def _final(run_dir: Path, spec: JobSpec, step: int) -> CheckpointDocument | None:
+def _final(run_dir: Path, spec: JobSpec) -> CheckpointDocument | None:
+    """What trainers export after the last step; a job that gets other steps sets it aside."""
+    step = spec.steps
     policies: list[CheckpointPolicyDocument] = []
     newest = 0.0
     for policy in spec.policies:

@@ -26,7 +26,7 @@ _TAR = "application/x-tar"
 async def checkpoints(parts: Parts, job_id: JobId) -> CheckpointList:
     """What can be downloaded."""
     job = await parts.store.get(job_id)
-    return await asyncio.to_thread(checkpoint_list, job.run_dir, job.spec, job.step)
+    return await asyncio.to_thread(checkpoint_list, job.run_dir, job.spec)
 
 
 @routes.get(

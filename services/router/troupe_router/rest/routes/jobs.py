@@ -59,11 +59,13 @@ async def submit(
     """Submit a job (or plan it, or resume one).
 
     `dry_run=true` checks the spec and answers with a plan and an estimate (200); nothing starts.
-    The same `Idempotency-Key` and body give the same job (200) for 24 hours.
+    The same `Idempotency-Key` and body give the same job (200) for 24 hours. `resume` goes with
+    neither `dry_run` nor `priority`, and needs no key.
     """
     body = await read_body(request, parts.settings.max_body_bytes)
     spec = await parsed(body, request)
-    if query.resume is not None and not query.dry_run:
+    if query.resume is not None:
+        _check_resume(query)
         response.status_code = 200
         return await _shown(parts, await parts.commands.resume(query.resume, spec))
     check_scope(caller, spec)
@@ -162,6 +164,22 @@ def check_scope(caller: Caller, spec: JobSpec) -> None:
             f"the key '{caller.name}' may {', '.join(caller.scopes)}; a job with a bundle needs "
             "'code'",
             pointer="/bundle",
+        )
+
+
+def _check_resume(query: SubmitQuery) -> None:
+    """Raise InvalidArgumentError for a parameter that no resume takes."""
+    if query.dry_run:
+        raise InvalidArgumentError(
+            "a resume can't be planned; leave out dry_run to resume the job, or resume to plan a "
+            "new one",
+            pointer="/query/dry_run",
+        )
+    if "priority" in query.model_fields_set:
+        raise InvalidArgumentError(
+            f"a resumed job keeps its priority; leave it out, and PATCH /v1/jobs/{query.resume} "
+            "once it is queued",
+            pointer="/query/priority",
         )
 
 
