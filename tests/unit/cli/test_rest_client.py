@@ -172,6 +172,26 @@ CALLS: dict[str, Callable[[RestClient], object]] = {
 }
 
 
+@pytest.mark.parametrize(("limit", "pages"), [(3, [3]), (1002, [1000, 2]), (5000, [1000, 1000])])
+def test_jobs_when_more_are_wanted_than_a_page_holds_then_further_pages_follow(
+    limit: int, pages: list[int]
+) -> None:
+    asked: list[int] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        params = request.url.params
+        asked.append(int(params["limit"]))
+        begin = int(params.get("cursor", 0))
+        end = min(begin + asked[-1], 1003)
+        jobs = [{**JOB, "job_id": f"demo-{number}"} for number in range(begin, end)]
+        return httpx.Response(200, json={"jobs": jobs, "next_cursor": str(end) * (end < 1003)})
+
+    with client(handler) as rest:
+        ids = [job.job_id for job in rest.jobs(limit=limit)]
+    assert ids == [f"demo-{number}" for number in range(min(limit, 1003))]
+    assert asked == pages
+
+
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("status", [0, 503])
 def test_call_when_it_may_have_been_carried_out_then_is_not_sent_again(

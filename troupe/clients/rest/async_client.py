@@ -23,7 +23,7 @@ from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.clients.rest.models.episode_tree import EpisodeDocument
 from troupe.clients.rest.models.episodes import EpisodePage
 from troupe.clients.rest.models.events import EventDocument, EventPage
-from troupe.clients.rest.models.jobs import JobDocument, JobPage, QuotaDocument
+from troupe.clients.rest.models.jobs import MOST_JOBS, JobDocument, JobPage, QuotaDocument
 from troupe.clients.rest.models.logs import LogFileDocument, LogList, LogPage
 from troupe.clients.rest.models.metrics import MetricsDocument, StepDocument, StepPage
 from troupe.clients.rest.models.progress import ProgressDocument
@@ -141,9 +141,21 @@ class AsyncRestClient:
         return answers.read(JobDocument, await self._ask("GET", job_path(job_id)))
 
     async def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[JobDocument]:
-        """The latest jobs, newest first."""
-        answer = await self._ask("GET", JOBS, limit=limit, state=states)
-        return answers.read(JobPage, answer).jobs
+        """The latest jobs, newest first; as many pages as they take."""
+        page = await self.jobs_page(limit=min(limit, MOST_JOBS), states=states)
+        found = page.jobs
+        while page.next_cursor and len(found) < limit:
+            size = min(limit - len(found), MOST_JOBS)
+            page = await self.jobs_page(limit=size, states=states, cursor=page.next_cursor)
+            found += page.jobs
+        return found
+
+    async def jobs_page(
+        self, *, limit: int = 50, states: Sequence[str] = (), cursor: str | None = None
+    ) -> JobPage:
+        """One page of jobs, newest first."""
+        answer = await self._ask("GET", JOBS, limit=limit, state=states, cursor=cursor)
+        return answers.read(JobPage, answer)
 
     async def cancel(self, job_id: str) -> JobDocument:
         """Ask the job to end; a job that has ended stays as it is."""
