@@ -192,7 +192,7 @@ def test_jobs_when_more_are_wanted_than_a_page_holds_then_further_pages_follow(
     assert asked == pages
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", ["delete", "prune"])
 @pytest.mark.parametrize("status", [0, 503])
 def test_call_when_it_may_have_been_carried_out_then_is_not_sent_again(
     call: str, status: int

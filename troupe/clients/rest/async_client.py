@@ -2,7 +2,7 @@
 
 scripts/gen_sync_client.py (`make generate`) generates the blocking client, ``client.py``, from this
 file. Owns the connections. Never retries a call that could count twice: a submission carries an
-Idempotency-Key, and what removes or imports is not sent again once it may have arrived.
+Idempotency-Key, and what removes is not sent again once it may have arrived.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ class AsyncRestClient:
     """Async client of one router.
 
     ``timeout_s``: how long an answer may take; calls that wait, play or work on run folders have
-    longer. ``retry_for_s``: how long to retry while the router does not answer (not ``delete``,
-    ``prune`` and ``import_jobs`` once they may have arrived) or bounds the caller's requests, so
-    that a restart of the router goes unnoticed. ``tls_ca``: file of the certificate authority of a
-    router whose certificate is not public.
+    longer. ``retry_for_s``: how long to retry while the router does not answer (not ``delete``
+    and ``prune`` once they may have arrived) or bounds the caller's requests, so that a restart of
+    the router goes unnoticed. ``tls_ca``: file of the certificate authority of a router whose
+    certificate is not public.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class AsyncRestClient:
     ) -> ImportDocument:
         """List the jobs again that Redis has lost and run folders have."""
         query: dict[str, Any] = {"dry_run": dry_run, "earlier_versions": earlier_versions}
-        answer = await self._ask("POST", f"{RUN_FOLDERS}/import", **_ONCE, **query)
+        answer = await self._ask("POST", f"{RUN_FOLDERS}/import", timeout_s=FOLDERS_S, **query)
         return answers.read(ImportDocument, answer)
 
     async def prune(self, **limits: Any) -> PruneDocument:
