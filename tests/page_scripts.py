@@ -39,12 +39,14 @@ const events = [];
 const asked = [];
 const opened = [];
 const down = new Set();
+let ahead = 0; // milliseconds that this browser's clock is ahead of the router's
 globalThis.fetch = async (path) => {
   const what = path.includes("/metrics") ? "metrics" : "job";
   asked.push(what);
   if (down.has(what)) throw new TypeError("fetch failed");
   const answer = what === "job" ? { ...job } : { ...series, fields: [1], panels: [1] };
-  return { ok: true, status: 200, json: async () => answer };
+  const headers = new Headers({ Date: new Date(Date.now() - ahead).toUTCString() });
+  return { ok: true, status: 200, headers, json: async () => answer };
 };
 globalThis.EventSource = class {
   constructor(url) {
@@ -57,7 +59,7 @@ globalThis.EventSource = class {
 };
 function say(type, data) {
   const id = `${events.length + 1}-0`;
-  events.push({ id, type, occurred_at: Date.now() / 1000 + 60, data });
+  events.push({ id, type, occurred_at: (Date.now() - ahead) / 1000 + 60, data });
 }
 // What the present stream brings: all events after its place.
 async function bring() {

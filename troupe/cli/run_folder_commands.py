@@ -23,7 +23,7 @@ def jobs(
     context: typer.Context,
     url: opt.Url = None,
     runs_dir: opt.RunsDir = None,
-    limit: int = typer.Option(20, min=1, max=1000, help="Newest jobs to show."),
+    limit: int = typer.Option(20, min=1, help="Newest jobs to show."),
     as_json: opt.AsJson = False,
 ) -> None:
     """List jobs, newest first."""

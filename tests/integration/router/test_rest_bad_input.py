@@ -256,7 +256,8 @@ async def test_path_or_method_that_is_not_there_says_where_to_look(
     assert lost.json()["detail"] == "there is no path /v1/jobz; /openapi.json lists all"
     wrong = await world.http.put(job)
     assert (wrong.status_code, wrong.json()["reason"]) == (405, "METHOD_NOT_ALLOWED")
-    assert wrong.headers["allow"]
+    assert wrong.headers["allow"] == "DELETE, GET, PATCH"
+    assert (await world.http.put("/v1/jobs")).headers["allow"] == "GET, POST"
 
 
 async def test_paused_job_waits_keeps_its_step_and_goes_on_in_a_new_life(

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import inspect
+import re
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,20 @@ async def test_async_client_reads_a_run(
     assert (await client.log(job.job_id, "env-0", tail=5)).lines == ["hello"]
 
 
+async def test_jobs_when_some_began_in_one_instant_then_each_is_on_one_page(
+    world: RestWorld, client: AsyncRestClient, tmp_path: Path
+) -> None:
+    record = await world.store.get((await client.submit(spec_document(tmp_path))).job_id)
+    for number in range(2, 6):
+        await world.store.restore(replace(record, job_id=f"demo-{number}"), {})
+    found, cursor = list[str](), None
+    while cursor or not found:
+        page = await client.jobs_page(limit=2, cursor=cursor)
+        found += [job.job_id for job in page.jobs]
+        cursor = page.next_cursor
+    assert found == [f"demo-{number}" for number in (5, 4, 3, 2, 1)]
+
+
 async def test_client_that_asks_too_often_waits_as_it_is_told_while_it_may(
     redis: Redis, tmp_path: Path
 ) -> None:
@@ -118,6 +134,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "submit": {"spec": {}, "priority": 1},
     "dry_run": {"spec": {}},
     "jobs": {"states": ["running"]},
+    "jobs_page": {"states": ["running"], "cursor": "c"},
     "play_dry_run": {"spec": {}, "num_tasks": 1},
     "upload_bundle": {"bundle": bundle_of({"a.py": b""})},
     "set_priority": {"priority": 1},
@@ -158,13 +175,22 @@ async def test_every_call_is_a_documented_path_with_documented_parameters(
                 else:
                     await answer
     assert len(asked) == len(names) > 25
+    covered: set[str] = set()
     for request in asked:
-        operation = _operation(document, request.method, request.url.path)
+        template = _template(document, request.method, request.url.path)
+        covered.add(f"{request.method} {template}")
+        operation = document["paths"][template][request.method.lower()]
         named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "query"}
         assert request.url.params.keys() <= named, request.url
+    all_of_them = {
+        f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item
+    }
+    page = (Path(__file__).parents[3] / "docs/rest.md").read_text("utf-8")
+    told = page.partition("The clients have no method for ")[2].partition("\n\n")[0]
+    assert all_of_them - covered == set(re.findall(r"`([A-Z]+ /[^`]*)`", told))
 
 
-def _operation(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:
+def _template(document: dict[str, Any], method: str, path: str) -> str:
     parts = path.split("/")
     for template, item in document["paths"].items():
         names = template.split("/")
@@ -173,5 +199,5 @@ def _operation(document: dict[str, Any], method: str, path: str) -> dict[str, An
             and all(a == b or a.startswith("{") for a, b in zip(names, parts, strict=True))
             and method.lower() in item
         ):
-            return item[method.lower()]
+            return template
     raise AssertionError(f"{method} {path} is not documented")

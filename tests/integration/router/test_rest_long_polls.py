@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fleet_world import until
 from redis.asyncio import Redis
 from rest_world import RestWorld, rest_world, spec_document
 
 from troupe.aio import cancel_all
+from troupe.errors import OverloadedError
 from troupe.runtime.streams.redis import connect
 
 EVENTS, LOG = "/v1/jobs/demo-1/events", "/v1/jobs/demo-1/logs/trainer-0"
@@ -86,3 +88,31 @@ async def test_polls_when_a_caller_has_as_many_as_it_may_then_one_more_is_429_wi
             assert (await world.http.get(path, params={"after": place})).status_code == 200
         await cancel_all(*waiting)
         assert world.fanout.num_followers == 0
+
+
+async def test_polls_when_their_job_is_over_then_are_counted_all_the_while_and_end_with_the_router(
+    redis: Redis, tmp_path: Path
+) -> None:
+    async with world_of(redis, tmp_path, max_streams_per_caller=2) as world:
+        for state in ("cancelling", "cancelled"):
+            await world.store.transition("demo-1", state)
+        waiting = await polls(world, 2, EVENTS, after=await last_event(world))
+        async for _ in world.fanout.follow("demo-1", "0"):
+            pass  # it ends with the feed that the polls follow too
+        assert world.fanout.num_followers == 2
+        with pytest.raises(OverloadedError, match="of this caller"):
+            await world.fanout.wait("demo-1", "0", "127.0.0.1", 1.0)
+        await world.fanout.close()
+        async with asyncio.timeout(5):
+            assert [(await poll).json()["events"] for poll in waiting] == [[], []]
+        assert world.fanout.num_followers == 0
+
+
+async def test_polls_when_they_come_at_once_then_no_more_begin_than_may(
+    redis: Redis, tmp_path: Path
+) -> None:
+    async with world_of(redis, tmp_path, max_streams_per_caller=2) as world:
+        after = await last_event(world)
+        waits = [world.fanout.wait("demo-1", after, "ci", 0.3) for _ in range(8)]
+        ends = await asyncio.gather(*waits, return_exceptions=True)
+        assert [end is None for end in ends] == [True] * 2 + [False] * 6

@@ -165,6 +165,110 @@ def test_job_when_nobody_answers_then_names_address_and_remedy() -> None:
         rest.job("demo-1")
 
 
+CALLS: dict[str, Callable[[RestClient], object]] = {
+    "delete": lambda rest: rest.delete("demo-1", files=True),
+    "prune": lambda rest: rest.prune(max_jobs=1),
+    "import": lambda rest: rest.import_jobs(),
+}
+
+
+@pytest.mark.parametrize(("limit", "pages"), [(3, [3]), (1002, [1000, 2]), (5000, [1000, 1000])])
+def test_jobs_when_more_are_wanted_than_a_page_holds_then_further_pages_follow(
+    limit: int, pages: list[int]
+) -> None:
+    asked: list[int] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        params = request.url.params
+        asked.append(int(params["limit"]))
+        begin = int(params.get("cursor", 0))
+        end = min(begin + asked[-1], 1003)
+        jobs = [{**JOB, "job_id": f"demo-{number}"} for number in range(begin, end)]
+        return httpx.Response(200, json={"jobs": jobs, "next_cursor": str(end) * (end < 1003)})
+
+    with client(handler) as rest:
+        ids = [job.job_id for job in rest.jobs(limit=limit)]
+    assert ids == [f"demo-{number}" for number in range(min(limit, 1003))]
+    assert asked == pages
+
+
+@pytest.mark.parametrize("call", ["delete", "prune"])
+@pytest.mark.parametrize("status", [0, 503])
+def test_call_when_it_may_have_been_carried_out_then_is_not_sent_again(
+    call: str, status: int
+) -> None:
+    calls = 0
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        if status and calls == 1:
+            return httpx.Response(status, json={"detail": "it did not answer within a time"})
+        if calls == 1:
+            raise httpx.ReadTimeout("", request=request)
+        return httpx.Response(404, json={"detail": "no job"})
+
+    with (
+        client(handler, retry_for_s=10.0) as rest,
+        pytest.raises(UnavailableError, match="did not answer within"),
+    ):
+        CALLS[call](rest)
+    assert calls == 1
+
+
+def test_delete_when_it_cannot_have_arrived_then_is_sent_again() -> None:
+    calls = 0
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(204)
+
+    with client(handler, retry_for_s=10.0) as rest:
+        rest.delete("demo-1")
+    assert calls == 2
+
+
+def test_delete_when_the_connection_breaks_then_says_that_it_may_be_done() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("reset", request=request)
+
+    with (
+        client(handler, retry_for_s=10.0) as rest,
+        pytest.raises(UnavailableError, match="may have been carried out"),
+    ):
+        rest.delete("demo-1")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_call_when_it_works_on_run_folders_then_the_client_waits_long_for_its_answer_alone(
+    call: str,
+) -> None:
+    limits: list[dict[str, float]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        limits.append(request.extensions["timeout"])
+        return httpx.Response(404, json={"detail": "no job"})
+
+    with client(handler) as rest, pytest.raises(NotFoundError):
+        CALLS[call](rest)
+    assert (limits[0]["connect"], limits[0]["read"]) == (20.0, 600.0)
+
+
+def test_job_when_a_busy_router_is_too_late_then_says_how_long_it_had() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("", request=request)
+
+    with (
+        client(handler, timeout_s=3.0) as rest,
+        pytest.raises(UnavailableError, match=r"did not answer within 3 s.*timeout_s") as caught,
+    ):
+        rest.job("demo-1")
+    assert "troupe up" not in caught.value.message
+
+
 def test_events_when_the_connection_breaks_then_go_on_after_the_last_seen() -> None:
     places: list[str] = []
 
@@ -203,9 +307,12 @@ def test_events_when_a_router_goes_down_before_the_job_ends_then_the_last_come_f
     assert places == ["0", "1-0", "2-0"][: 2 if last == "succeeded" else 3]
 
 
-@pytest.mark.parametrize(("wait_s", "timeout_s"), [(None, 20.0), (1.0, 20.0), (30.0, 40.0)])
+@pytest.mark.parametrize(
+    ("timeout_s", "wait_s", "read_s"),
+    [(20.0, None, 20.0), (20.0, 1.0, 20.0), (20.0, 30.0, 40.0), (2.0, None, 2.0), (2.0, 1.0, 11.0)],
+)
 def test_pages_when_the_router_is_to_wait_then_the_client_waits_longer(
-    wait_s: float | None, timeout_s: float
+    timeout_s: float, wait_s: float | None, read_s: float
 ) -> None:
     seen: list[float] = []
 
@@ -213,9 +320,9 @@ def test_pages_when_the_router_is_to_wait_then_the_client_waits_longer(
         seen.append(request.extensions["timeout"]["read"])
         return httpx.Response(200, json={"events": [], "next": "0"})
 
-    with client(handler) as rest:
+    with client(handler, timeout_s=timeout_s) as rest:
         rest.events_page("demo-1", wait_s=wait_s)
-    assert seen == [timeout_s]
+    assert seen == [read_s]
 
 
 def streamed(text: str) -> list[EventDocument]:

@@ -144,6 +144,21 @@ def test_event_when_it_is_of_the_jobs_past_then_is_not_new() -> None:
     assert said == [False, True]
 
 
+def test_steps_when_learnt_again_and_the_browsers_clock_is_ahead_then_are_replaced() -> None:
+    said = said_by_page(
+        """
+        ahead = 600_000;
+        """
+        + OPEN
+        + """
+        for (const loss of [1, 2]) for (const step of [0, 1]) say("step.recorded", { step, loss });
+        await bring();
+        tell({ steps: steps(feed), losses: feed.tables.train.series.loss });
+        """
+    )
+    assert said == {"steps": [0, 1], "losses": [2, 2]}
+
+
 def test_pace_when_asked_many_times_then_acts_at_once_and_once_more() -> None:
     said = said_by_page(
         """

@@ -144,11 +144,20 @@ def problem_of(response: httpx.Response) -> TroupeError:
     return cls(message, pointer=problem.get("pointer"))
 
 
-def unreachable(base_url: str, error: Exception) -> UnavailableError:
-    """The message for a router that does not answer."""
+def unreachable(base_url: str, error: Exception, *, is_unsure: bool = False) -> UnavailableError:
+    """The message for a router that does not answer; ``is_unsure``: it may have acted."""
     if isinstance(error, UnavailableError):
         return error
-    if is_distrusted(error):
+    if isinstance(error, httpx.ReadTimeout):
+        limit_s: float = error.request.extensions["timeout"]["read"]
+        return UnavailableError(
+            f"The router at {base_url} did not answer within {limit_s:g} s. It may be busy, and "
+            "may still do what was asked: look before you ask again, or give the client a longer "
+            "timeout_s."
+        )
+    if is_unsure:
+        advice = "The request may have been carried out: look before you send it again."
+    elif is_distrusted(error):
         advice = "Name the authority of its certificate with TROUPE_REST_CA."
     elif _is_beneath(error, ssl.SSLError) and not _is_beneath(error, ssl.SSLEOFError):
         advice = "It may not speak https: give http://host:port with --url or TROUPE_REST_URL."

@@ -21,7 +21,7 @@ from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.clients.rest.models.episode_tree import EpisodeDocument
 from troupe.clients.rest.models.episodes import EpisodePage
 from troupe.clients.rest.models.events import EventDocument, EventPage
-from troupe.clients.rest.models.jobs import JobDocument, JobPage, QuotaDocument
+from troupe.clients.rest.models.jobs import MOST_JOBS, JobDocument, JobPage, QuotaDocument
 from troupe.clients.rest.models.logs import LogFileDocument, LogList, LogPage
 from troupe.clients.rest.models.metrics import MetricsDocument, StepDocument, StepPage
 from troupe.clients.rest.models.progress import ProgressDocument
@@ -34,18 +34,21 @@ from troupe.clients.rest.models.replicas import (
 from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument, RunFolderPage
 from troupe.clients.rest.models.session import SessionDocument
 from troupe.clients.rest.requests import BUNDLES, DRY_RUNS, JOBS, RUN_FOLDERS, job_path
-from troupe.clients.rest.retry import LOST, PAUSE_S, WAITED_S, RetryWindow
+from troupe.clients.rest.retry import FOLDERS_S, LOST, PAUSE_S, WAITED_S, RetryWindow
 from troupe.spec import JobSpec
 from troupe.spec.dtypes import submitted
+
+_ONCE: dict[str, Any] = {"timeout_s": FOLDERS_S, "is_repeatable": False}
 
 
 class RestClient:
     """Blocking client of one router.
 
-    ``retry_for_s``: how long to retry while the router does not answer (reads, and submissions
-    under one Idempotency-Key) or bounds the caller's requests, so that a restart of the router goes
-    unnoticed. ``tls_ca``: file of
-    the certificate authority of a router whose certificate is not public.
+    ``timeout_s``: how long an answer may take; calls that wait, play or work on run folders have
+    longer. ``retry_for_s``: how long to retry while the router does not answer (not ``delete``
+    and ``prune`` once they may have arrived) or bounds the caller's requests, so that a restart of
+    the router goes unnoticed. ``tls_ca``: file of the certificate authority of a router whose
+    certificate is not public.
     """
 
     def __init__(
@@ -136,9 +139,21 @@ class RestClient:
         return answers.read(JobDocument, self._ask("GET", job_path(job_id)))
 
     def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[JobDocument]:
-        """The latest jobs, newest first."""
-        answer = self._ask("GET", JOBS, limit=limit, state=states)
-        return answers.read(JobPage, answer).jobs
+        """The latest jobs, newest first; as many pages as they take."""
+        page = self.jobs_page(limit=min(limit, MOST_JOBS), states=states)
+        found = page.jobs
+        while page.next_cursor and len(found) < limit:
+            size = min(limit - len(found), MOST_JOBS)
+            page = self.jobs_page(limit=size, states=states, cursor=page.next_cursor)
+            found += page.jobs
+        return found
+
+    def jobs_page(
+        self, *, limit: int = 50, states: Sequence[str] = (), cursor: str | None = None
+    ) -> JobPage:
+        """One page of jobs, newest first."""
+        answer = self._ask("GET", JOBS, limit=limit, state=states, cursor=cursor)
+        return answers.read(JobPage, answer)
 
     def cancel(self, job_id: str) -> JobDocument:
         """Ask the job to end; a job that has ended stays as it is."""
@@ -176,16 +191,17 @@ class RestClient:
     ) -> ImportDocument:
         """List the jobs again that Redis has lost and run folders have."""
         query: dict[str, Any] = {"dry_run": dry_run, "earlier_versions": earlier_versions}
-        answer = self._ask("POST", f"{RUN_FOLDERS}/import", **query)
+        answer = self._ask("POST", f"{RUN_FOLDERS}/import", timeout_s=FOLDERS_S, **query)
         return answers.read(ImportDocument, answer)
 
     def prune(self, **limits: Any) -> PruneDocument:
         """Remove the oldest run folders; ``limits`` are the fields of ``PruneQuery``."""
-        return answers.read(PruneDocument, self._ask("DELETE", RUN_FOLDERS, **limits))
+        answer = self._ask("DELETE", RUN_FOLDERS, **_ONCE, **limits)
+        return answers.read(PruneDocument, answer)
 
     def delete(self, job_id: str, *, files: bool = False) -> None:
         """Forget a job that has ended; ``files`` removes its run folder's files too."""
-        self._ask("DELETE", job_path(job_id), files=files or None)
+        self._ask("DELETE", job_path(job_id), **_ONCE, files=files or None)
 
     def progress(self, job_id: str) -> ProgressDocument:
         """Where the job is, and what it waits for."""
@@ -344,12 +360,15 @@ class RestClient:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        is_repeatable: bool = True,
         **params: Any,
     ) -> Any:
-        """The answer's JSON; an idempotent call is retried while the router does not answer."""
-        window = RetryWindow(self._base_url, self._retry_for_s)
+        """The answer's JSON; a repeatable call is retried while the router does not answer."""
+        window = RetryWindow(self._base_url, self._retry_for_s, is_repeatable=is_repeatable)
         query = requests.params_of(params)
-        answer_s = max(timeout_s or self._timeout_s, (params.get("wait_s") or 0.0) + WAITED_S)
+        answer_s = timeout_s or self._timeout_s
+        if wait_s := params.get("wait_s"):
+            answer_s = max(answer_s, wait_s + WAITED_S)
         while True:
             try:
                 response = self._http.request(
@@ -359,7 +378,7 @@ class RestClient:
                     json=submitted(json) if isinstance(json, JobSpec) else json,
                     content=content,
                     headers=headers,
-                    timeout=answer_s,
+                    timeout=httpx.Timeout(self._timeout_s, read=answer_s),
                 )
                 return answers.document_of(response, self._base_url)
             except (*LOST, httpx.HTTPError, httpx.InvalidURL) as error:

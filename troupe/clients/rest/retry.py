@@ -16,17 +16,25 @@ PAUSE_S = 0.5
 """Time between two polls of a job's log."""
 WAITED_S = 10.0
 """How long an answer may take beyond the ``wait_s`` that was asked for."""
+FOLDERS_S = 600.0
+"""How long an answer may take that reads or removes run folders first."""
 _BACKOFF = Backoff(0.5, 0.5)
 LOST = (UnavailableError, TooManyError, httpx.TransportError)
 """The errors that a restarting router causes, or one that bounds its callers' requests."""
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""Those after which the request cannot have arrived."""
 
 
 class RetryWindow:
-    """The retry deadline of one call or stream; it starts when the first attempt fails."""
+    """The retry deadline of one call or stream; it starts when the first attempt fails.
 
-    def __init__(self, base_url: str, retry_for_s: float) -> None:
+    A call that is not ``is_repeatable`` has no retry once it may have arrived.
+    """
+
+    def __init__(self, base_url: str, retry_for_s: float, *, is_repeatable: bool = True) -> None:
         self._base_url = base_url
         self._retry_for_s = retry_for_s
+        self._is_repeatable = is_repeatable
         self._lost_at: float | None = None
 
     def restore(self) -> None:
@@ -37,8 +45,9 @@ class RetryWindow:
         """Seconds to wait before the next attempt.
 
         Raises:
-            UnavailableError: the deadline has passed; InvalidArgumentError: the address is not a
-            URL; TooManyError: it asks to wait for longer; TroupeError: a retry cannot help.
+            UnavailableError: the deadline has passed, or the call may have arrived and is not
+            repeatable; InvalidArgumentError: the address is not a URL; TooManyError: it asks to
+            wait for longer; TroupeError: a retry cannot help.
         """
         if isinstance(error, httpx.InvalidURL):
             raise answers.not_a_url(self._base_url, error) from error
@@ -50,6 +59,7 @@ class RetryWindow:
             if error.retry_after_s > left_s:
                 raise error
             return error.retry_after_s
-        if left_s <= 0 or answers.is_distrusted(error):
-            raise answers.unreachable(self._base_url, error) from error
+        is_unsure = not self._is_repeatable and not isinstance(error, _UNSENT)
+        if left_s <= 0 or is_unsure or answers.is_distrusted(error):
+            raise answers.unreachable(self._base_url, error, is_unsure=is_unsure) from error
         return _BACKOFF.pause_s(1)

@@ -151,11 +151,14 @@ class JobStore:
         return await self.read([job_id.decode() for job_id in ids])
 
     async def page(
-        self, *, before: float | None, limit: int, states: Collection[str] = ()
+        self, *, before: tuple[float, str] | None, limit: int, states: Collection[str] = ()
     ) -> list[JobRecord]:
-        """Up to ``limit`` jobs in ``states`` (none: all) made before ``before``, newest first."""
+        """Up to ``limit`` jobs in ``states`` (none: all) after the place ``before``, newest first.
+
+        A job's place is when it was made, and its id: jobs may be of one instant.
+        """
         records: list[JobRecord] = []
-        highest: str = "+inf" if before is None else f"({before!r}"
+        highest = "+inf" if before is None else repr(before[0])
         start = 0
         while len(records) < limit:
             ids = cast(
@@ -165,7 +168,8 @@ class JobStore:
                 ),
             )
             batch = await self.read([job_id.decode() for job_id in ids])
-            records += [r for r in batch if not states or r.state in states]
+            later = [r for r in batch if before is None or (r.created_at, r.job_id) < before]
+            records += [r for r in later if not states or r.state in states]
             start += len(ids)
             if len(ids) < _PAGE:
                 break

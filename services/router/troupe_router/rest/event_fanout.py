@@ -84,13 +84,13 @@ class EventFanout:
         self._max_of_caller = max_of_caller or max_streams
         self._of_caller: Counter[str] = Counter()
         self._feeds: dict[str, _Feed] = {}
-        self._is_closed = False
+        self._closed = asyncio.Event()
         self.joining = asyncio.Semaphore(_JOINING)
         self.num_followers = 0
 
     async def close(self) -> None:
         """End the readers and let every follower go."""
-        self._is_closed = True
+        self._closed.set()
         feeds = list(self._feeds.values())
         for feed in feeds:
             feed.is_over = True
@@ -99,7 +99,7 @@ class EventFanout:
 
     def check_room(self, caller: str = "") -> None:
         """Raise OverloadedError when one follower more, of this caller, is too many."""
-        if self._is_closed:
+        if self._closed.is_set():
             raise UnavailableError("this router is going down; ask again")
         if self.num_followers >= self._max_streams:
             raise OverloadedError(
@@ -125,28 +125,32 @@ class EventFanout:
 
         Raises OverloadedError for one follower too many.
         """
-        self.check_room(caller)
-        with contextlib.suppress(TimeoutError):
+        with self.waiting(caller), contextlib.suppress(TimeoutError):
             async with (
                 asyncio.timeout(wait_s),
-                contextlib.aclosing(self.follow(job_id, after, caller)) as chunks,
+                contextlib.aclosing(self._chunks(job_id, after)) as chunks,
             ):
                 async for _ in chunks:
                     return
-                if not self._is_closed:
-                    # The job is over; it may be resumed.
-                    await asyncio.Event().wait()
+                # The job is over; it may be resumed.
+                await self._closed.wait()
 
     async def follow(self, job_id: str, after: str, caller: str = "") -> AsyncGenerator[bytes]:
         """Encoded events after the place ``after``, until the job is over and all was sent."""
+        with self._counted(caller):
+            async with contextlib.aclosing(self._chunks(job_id, after)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _chunks(self, job_id: str, after: str) -> AsyncGenerator[bytes]:
         log = EventLog(self._redis, job_id, source="router")
         place = place_of(after)
         newest = (0, 0)
         if job_id not in self._feeds:
             newest = await self._newest(job_id)
-        with self._following(job_id, newest, caller) as feed:
+        with self._following(job_id, newest) as feed:
             while True:
-                if place < feed.base and not self._is_closed:
+                if place < feed.base and not self._closed.is_set():
                     async with self.joining:
                         events = await log.read(_id(place), count=_PAGE)
                     if events:
@@ -164,7 +168,7 @@ class EventFanout:
                     await changed.wait()
 
     @contextlib.contextmanager
-    def _following(self, job_id: str, newest: Place, caller: str) -> Generator[_Feed]:
+    def _following(self, job_id: str, newest: Place) -> Generator[_Feed]:
         """The job's feed, with a reader while anybody follows."""
         feed = self._feeds.get(job_id)
         if feed is None or feed.is_over:
@@ -172,8 +176,7 @@ class EventFanout:
             feed.reader = asyncio.create_task(self._read(job_id, feed))
         feed.followers += 1
         try:
-            with self._counted(caller):
-                yield feed
+            yield feed
         finally:
             feed.followers -= 1
             if feed.followers == 0:

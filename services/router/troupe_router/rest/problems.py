@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from redis.exceptions import OutOfMemoryError, RedisError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
 from troupe.clients.rest.errors import TooManyError
 from troupe.clients.rest.models.base import FaultDocument, ProblemDocument
@@ -19,6 +20,7 @@ from troupe.spec.issues import pointer_of
 
 _log = get_logger(__name__)
 _RETRY_AFTER_S = 1.0
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -48,6 +50,8 @@ def install(app: FastAPI, disk: DiskSpace) -> None:
         }.get(status, ("HTTP", str(error.detail)))
         answer = problem(status, reason, detail)
         answer.headers.update(error.headers or {})
+        if status == 405:
+            answer.headers["Allow"] = ", ".join(_allowed(request))
         return answer
 
     async def on_redis(request: Request, error: Exception) -> JSONResponse:
@@ -91,6 +95,18 @@ def problem(status: int, reason: str, detail: str, **more: Any) -> JSONResponse:
     )
     content = document.model_dump(exclude_unset=True)
     return JSONResponse(content, status_code=status, media_type=MEDIA_TYPE)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that the request's path has: of every route, where the error names one's."""
+    return [
+        method
+        for method in _METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 def _details(error: TroupeError) -> dict[str, Any]:

@@ -18,6 +18,8 @@ JobState = Literal[
     "cancelled",
 ]
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+MOST_JOBS = 1000
+"""The largest page of jobs."""
 
 SPEC_EXAMPLE: dict[str, Any] = {
     "name": "demo",
@@ -64,7 +66,7 @@ class SubmitQuery(Parameters):
 class JobPageQuery(Parameters):
     """Which jobs."""
 
-    limit: Annotated[int, Field(ge=1, le=1000)] = 50
+    limit: Annotated[int, Field(ge=1, le=MOST_JOBS)] = 50
     """Most jobs of the page."""
     cursor: Annotated[str | None, Field(max_length=200)] = None
     """`next_cursor` of the page before."""

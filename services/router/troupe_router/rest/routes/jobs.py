@@ -93,7 +93,7 @@ async def page(parts: Parts, query: Annotated[JobPageQuery, Query()]) -> JobPage
     ranks = await _ranks(parts) if any(r.state == "queued" for r in shown) else {}
     return JobPage(
         jobs=[job_document(r, ranks.get(r.job_id)) for r in shown],
-        next_cursor=_encode(shown[-1].created_at) if len(listed) > query.limit else None,
+        next_cursor=_encode(shown[-1]) if len(listed) > query.limit else None,
     )
 
 
@@ -224,16 +224,17 @@ async def parsed(body: bytes, request: Request) -> JobSpec:
     return await asyncio.to_thread(parse_body, body, media_type=media_type)
 
 
-def _encode(created_at: float) -> str:
-    return base64.urlsafe_b64encode(repr(created_at).encode()).decode()
+def _encode(last: JobRecord) -> str:
+    return base64.urlsafe_b64encode(f"{last.created_at!r} {last.job_id}".encode()).decode()
 
 
-def _decode(cursor: str) -> float:
+def _decode(cursor: str) -> tuple[float, str]:
     try:
-        value = float(base64.urlsafe_b64decode(cursor.encode()))
-        if not 0 < value < 2**53:
+        # Without an id, as an earlier version wrote it, no job of the instant comes after it.
+        instant, _, job_id = base64.urlsafe_b64decode(cursor.encode()).decode().partition(" ")
+        if not 0 < float(instant) < 2**53:
             raise ValueError("it holds no position")
-        return value
+        return float(instant), job_id
     except ValueError as error:
         raise InvalidArgumentError(
             f"the cursor {cursor[:80]!r} is not one of this list; give next_cursor of a page, or "

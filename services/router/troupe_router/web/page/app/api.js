@@ -1,6 +1,7 @@
 // Talks to the router's REST API. Every failure is an ApiError whose message is for people.
 const TIMEOUT_MS = 30_000;
 const RETRY_MS = 3_000;
+let aheadMs = 0; // this browser's clock ahead of the router's, as its last answer says to a second or two
 
 export class ApiError extends Error {
   constructor(status, problem) {
@@ -10,6 +11,9 @@ export class ApiError extends Error {
     this.errors = problem.errors || [];
   }
 }
+
+// What the router's clock says at an instant of Date.now(), in seconds.
+export const routerTime = (nowMs) => (nowMs - aheadMs) / 1000;
 
 // Whether the same request may be answered a moment later.
 export const mayPass = ({ status }) => status === 0 || status === 429 || status >= 500;
@@ -30,6 +34,8 @@ export async function request(path, { method = "GET", body, headers = {}, timeou
       reason: "UNREACHABLE",
     });
   }
+  const answeredAt = Date.parse(answer.headers.get("Date"));
+  if (answeredAt) aheadMs = Date.now() - answeredAt;
   const document = await readJson(answer);
   if (!answer.ok) {
     if (answer.status === 401) window.dispatchEvent(new Event("troupe:unauthenticated"));

@@ -1,5 +1,5 @@
 // What is known of one job, kept fresh: its series and events. Components subscribe to it.
-import { jobPath, mayPass, request, withQuery } from "../api.js";
+import { jobPath, mayPass, request, routerTime, withQuery } from "../api.js";
 import { append, emptySeries, tableOf } from "../charts/series.js";
 import { follow } from "../events.js";
 
@@ -23,7 +23,7 @@ export class Feed {
     this.isAsking = false;
     this.isClosed = false;
     this.early = [];
-    this.openedAt = Date.now() / 1000;
+    this.openedAt = routerTime(Date.now());
     this.stop = () => {};
   }
 
@@ -67,16 +67,16 @@ export class Feed {
     if (this.isLoaded || this.isAsking || this.isClosed) return;
     this.isAsking = true;
     clearTimeout(this.timer);
-    const askedAt = Date.now() / 1000;
+    const askedAtMs = Date.now();
     const path = withQuery(jobPath(this.jobId, "/metrics"), { max_points: MAX_POINTS });
-    request(path).then((loaded) => this.show(loaded, askedAt), (error) => this.fail(error));
+    request(path).then((loaded) => this.show(loaded, askedAtMs), (error) => this.fail(error));
   }
 
-  show(loaded, askedAt) {
+  show(loaded, askedAtMs) {
     this.tables = { train: tableOf(loaded.train), eval: tableOf(loaded.eval) };
     this.fields = loaded.fields;
     this.panels = loaded.panels;
-    this.openedAt = askedAt;
+    this.openedAt = routerTime(askedAtMs);
     this.error = null;
     this.isLoaded = true;
     for (const event of this.early.splice(0)) this.grow(event);
