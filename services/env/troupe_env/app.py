@@ -34,11 +34,13 @@ class EnvApp:
 
     def __init__(self, settings: EnvSettings, sandbox: SandboxSettings | None = None) -> None:
         sandbox = sandbox or SandboxSettings()
-        self._settings = settings = settings.with_threads_for(sandbox.num_workers)
+        # The given object, no copy: Life writes into it which admin port was bound.
+        self._settings = settings
+        judging = settings.with_threads_for(sandbox.num_workers)
         self._sandbox = SandboxSource(sandbox)
         self._families = Families(settings.max_environments, self._sandbox.get)
-        self._pool = JudgingPool(settings)
-        self.bundles = BundleProcesses(settings, self._fetch)
+        self._pool = JudgingPool(judging)
+        self.bundles = BundleProcesses(judging, self._fetch)
         self._router: RouterClient | None = None
         self._replica_id = replica_name(settings, self.name)
         self._incarnation = uuid.uuid4().hex

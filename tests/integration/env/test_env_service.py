@@ -335,8 +335,7 @@ async def test_process_when_the_router_is_late_forgets_and_ends_the_job_then_exi
     grpc_servers, free_port
 ):
     address = f"127.0.0.1:{free_port()}"
-    admin = f"127.0.0.1:{free_port()}"
-    process = spawn(router=address, replica_id="env-7", admin_address=admin)
+    process = spawn(router=address, replica_id="env-7", admin_address="127.0.0.1:0")
     servicer = Router()
     await grpc_servers(lambda s: add_RouterServiceServicer_to_server(servicer, s), address)
     await servicer.until(lambda: len(servicer.seen) > 0)
@@ -346,6 +345,7 @@ async def test_process_when_the_router_is_late_forgets_and_ends_the_job_then_exi
         router.REPLICA_KIND_ENV,
         True,
     )
+    admin = member.admin_address  # with the port that was bound
     async with httpx.AsyncClient(base_url=f"http://{admin}", trust_env=False) as http:
         assert (await http.get("/readyz")).status_code == 200
         assert "troupe_service_is_serving" in (await http.get("/metrics")).text
