@@ -283,6 +283,18 @@ def test_tensorboard_when_written_then_its_own_reader_finds_curve_and_spec(tmp_p
     assert json.loads(text.removeprefix("```json\n").removesuffix("\n```"))["seed"] == 1
 
 
+def test_wandb_when_two_jobs_are_tracked_then_each_has_its_own_run(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    names = ("demo-1", "demo-2")
+    given: dict[str, Any] = {"config": {}, "options": {"mode": "offline"}}
+    make = plugins.load(plugins.TRACKERS, "wandb")
+    trackers = [make(TrackedRun(name, "demo", tmp_path / name, **given)) for name in names]
+    for tracker in trackers:
+        tracker.close("succeeded")
+    written = {path.name for path in tmp_path.glob("*/wandb/offline-run-*/run-*.wandb")}
+    assert written == {f"run-{name}.wandb" for name in names}
+
+
 def test_wandb_when_offline_then_leaves_a_run_with_its_history(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     options = {"mode": "offline"}

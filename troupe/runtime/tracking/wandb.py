@@ -31,6 +31,7 @@ class WandbTracker:
             id=run.job_id,
             name=run.job_id,
             resume="allow",
+            reinit="create_new",  # the runs of other jobs in this process stay theirs
             dir=str(run.run_dir),
             config=dict(run.config),
             mode=options.mode,
