@@ -237,7 +237,39 @@ def test_mlflow_when_the_experiment_is_not_there_then_is_made(tmp_path: Path) ->
         uri = f"http://127.0.0.1:{server.server_port}"
         MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
         server.shutdown()
-    assert Empty.seen == ["experiments/create", "runs/create", "runs/log-batch"]
+    assert Empty.seen == ["experiments/create", "runs/create"]
+
+
+def test_mlflow_when_the_spec_is_refused_then_one_run_has_every_line(tmp_path: Path) -> None:
+    class Picky(_Mlflow):
+        begun: ClassVar[list[str]] = []
+        steps: ClassVar[list[int]] = []
+
+        def do_GET(self) -> None:
+            self._say(200, b'{"experiment": {"experiment_id": "1"}}')
+
+        def do_POST(self) -> None:
+            sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.steps.extend(point["step"] for point in sent.get("metrics", ()))
+            if self.path.endswith("runs/create"):
+                self.begun.append(sent["run_name"])
+            self._say(400 if "params" in sent else 200, b'{"run": {"info": {"run_id": "r"}}}')
+
+        def _say(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Picky) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        tracker = MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
+        with pytest.raises(UnavailableError, match="answered 400"):
+            tracker.log(1, {"train/loss": 0.5})
+        tracker.log(2, {"train/loss": 0.25})
+        tracker.close("succeeded")
+        server.shutdown()
+    assert (Picky.begun, Picky.steps) == (["demo-1"], [1, 2])
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,22 @@ class MlflowTracker:
         experiment = self._experiment(run.project or "troupe")
         run_id = self._find(experiment, run.job_id) if run.resumes else None
         self._run_id = run_id or self._create(experiment, run.job_id)
-        if run_id is None:
-            self._params(run.config)
+        self._unsent: Mapping[str, Any] = {} if run_id else run.config
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """A point for each value."""
+        """A point for each value; after the first ones, the spec of a run that is new.
+
+        Where the server refuses the spec, the run is there and goes on: an error in ``__init__``
+        would begin another run at each line.
+        """
         now = int(time.time() * 1000)
         points = [
             {"key": name, "value": value, "timestamp": now, "step": step}
             for name, value in values.items()
         ]
         self._post("runs/log-batch", {"run_id": self._run_id, "metrics": points})
+        config, self._unsent = self._unsent, {}
+        self._params(config)
 
     def close(self, state: str) -> None:
         """Give the run its end state."""
