@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +24,12 @@ from troupe.runtime.disk_space import Shortage
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.tracking.tracker import TrackedRun
+from troupe.spec.job import TrackerSpec
 from troupe_router.conduct.controller import JobController
 from troupe_router.conduct.progress import ProgressReader
 from troupe_router.conduct.watchdog import Watchdog
 from troupe_router.members.store import Member
-from troupe_router.run.trackers import Trackers
+from troupe_router.run.trackers import Trackers, TrackerThread
 from troupe_router.settings import RouterSettings
 
 LINES = [{"kind": "train", "step": step, "loss": 0.5 - 0.1 * step} for step in range(3)]
@@ -72,6 +74,12 @@ class HungTracker:
 
     def close(self, state: str) -> None:
         return None
+
+
+class SlowTracker(HungTracker):
+    """Comes back from its first line when its own test says so."""
+
+    released = threading.Event()
 
 
 @pytest.fixture
@@ -280,3 +288,18 @@ async def test_trackers_when_one_hangs_then_the_job_is_not_held(world: World) ->
     await until(lambda: written.exists() and written.read_text().count("\n") == 4)
     HungTracker.released.set()
     await trackers.close(LINES, "succeeded")
+
+
+async def test_trackers_when_lines_are_dropped_then_queued_ones_are_not_counted_as_told(
+    tmp_path: Path,
+) -> None:
+    spec = TrackerSpec(kind=f"{__name__}:SlowTracker")
+    thread = TrackerThread(spec, TrackedRun(JOB, "demo", tmp_path, {}, {}), 0)
+    for place in range(1, 2001):
+        thread.offer(place, LINES[0])
+    assert thread.done == 0
+    SlowTracker.released.set()
+    await until(lambda: thread.done >= 1000)
+    thread.finish("succeeded")
+    assert thread.join(10)
+    assert thread.done <= 1001

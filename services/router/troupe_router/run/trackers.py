@@ -35,23 +35,26 @@ Line = Mapping[str, Any]
 
 
 class TrackerThread:
-    """One tracker in its own thread. ``done`` counts lines that were logged or given up."""
+    """One tracker in its own thread. ``done``: place of the last line that it logged or gave up.
 
-    def __init__(self, spec: TrackerSpec, run: TrackedRun) -> None:
+    A dropped line is behind queued ones, and passed only with the next line that is logged.
+    """
+
+    def __init__(self, spec: TrackerSpec, run: TrackedRun, done: int) -> None:
         self.kind = spec.kind
         metrics.start_at_zero(metrics.TRACKER_LINES, [spec.kind], ["told", "failed", "dropped"])
-        self.done = 0
+        self.done = done
         self.error = ""
         self._run = run
-        self._queue: queue.Queue[Line | str] = queue.Queue(_QUEUE)
+        self._queue: queue.Queue[tuple[int, Line] | str] = queue.Queue(_QUEUE)
         self._tracker: Tracker | None = None
         self._thread = threading.Thread(target=self._work, name=f"tracker-{spec.kind}", daemon=True)
         self._thread.start()
 
-    def offer(self, line: Line) -> None:
-        """Queue a line; drops and counts it when the tracker hangs."""
+    def offer(self, place: int, line: Line) -> None:
+        """Queue the job's line number ``place``; drops and counts it when the tracker hangs."""
         try:
-            self._queue.put_nowait(line)
+            self._queue.put_nowait((place, line))
         except queue.Full:
             self._count("dropped")
 
@@ -71,7 +74,9 @@ class TrackerThread:
             if isinstance(item, str):
                 self._try(self._close, item)
                 return
-            self._count("told" if self._try(self._log_line, item) else "failed")
+            place, line = item
+            self._count("told" if self._try(self._log_line, line) else "failed")
+            self.done = place
 
     def _log_line(self, line: Line) -> None:
         self._open().log(tracked_step(line), tracked_values(line))
@@ -95,7 +100,6 @@ class TrackerThread:
         return True
 
     def _count(self, outcome: str) -> None:
-        self.done += 1
         metrics.TRACKER_LINES.labels(self.kind, outcome).inc()
 
 
@@ -107,7 +111,6 @@ class Trackers:
         self._store = store
         self._events = events
         self._threads: list[TrackerThread] = []
-        self._starts: list[int] = []
         self._offered: list[int] = []
         self._noted: list[int] = []
         self._reported_errors: dict[int, str] = {}
@@ -154,17 +157,17 @@ class Trackers:
                 tracker.options,
                 resumes=num_logged > 0,
             )
-            self._threads.append(TrackerThread(tracker, run))
-            self._starts.append(num_logged)
+            self._threads.append(TrackerThread(tracker, run, num_logged))
             self._offered.append(num_logged)
             self._noted.append(num_logged)
 
     async def _feed(self, lines: list[dict[str, Any]]) -> None:
         for index, thread in enumerate(self._threads):
             # Fewer lines than logged: the file is not read yet, or a resumed job repeats steps.
-            for line in lines[self._offered[index] :]:
-                thread.offer(line)
-            self._offered[index] = max(self._offered[index], len(lines))
+            offered = self._offered[index]
+            for place, line in enumerate(lines[offered:], offered + 1):
+                thread.offer(place, line)
+            self._offered[index] = max(offered, len(lines))
         await self._tell()
 
     async def _tell(self) -> None:
@@ -177,7 +180,7 @@ class Trackers:
                 data = {"kind": thread.kind, "error": error}
                 await self._events.emit("tracker.failed", data)
         for index, thread in enumerate(self._threads):
-            num_logged = self._starts[index] + thread.done
+            num_logged = thread.done
             if num_logged != self._noted[index]:
                 await self._store.note(self._job.job_id, _name(index), num_logged)
                 self._noted[index] = num_logged
