@@ -303,3 +303,13 @@ def test_jobs_when_an_option_stands_before_a_subcommand_then_refuses_it(
     assert run(["jobs", *options, *subcommand]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"put {options[0]} after {subcommand[0]}" in said
+
+
+def test_data_prepare_when_a_revision_of_a_local_copy_is_named_then_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "g.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n', "utf-8")
+    flags = ["--source", "g.jsonl", "--split", "train", "--revision", "main"]
+    assert run(["data", "prepare", "gsm8k", *flags]) == 2
+    assert "leave --revision out" in " ".join(capsys.readouterr().err.split())
+    assert run(["data", "prepare", "gsm8k", *flags[:-2]]) == 0
