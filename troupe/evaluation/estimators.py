@@ -19,7 +19,8 @@ Clusters = Sequence[Sequence[float]]
 class Estimate:
     """A mean with its 95 % interval; ``method`` names the interval's method.
 
-    ``low`` and ``high`` are None with a single task, which shows no spread over tasks.
+    ``low`` and ``high`` are None where no spread over tasks was seen: with a single task, and for
+    an ``average`` of tasks that are all alike.
 
     Example: ``Estimate(0.5, 0.2366, 0.7634, "wilson", 10, 10)``.
     """
@@ -80,7 +81,7 @@ def average(clusters: Clusters) -> Estimate | None:
     num_samples = sum(map(len, nonempty))
     mean = sum(map(sum, nonempty)) / num_samples
     method = "Student's t, clustered by task"
-    if len(nonempty) < 2:
+    if len({sum(c) / len(c) for c in nonempty}) < 2:
         return Estimate(mean, None, None, method, len(nonempty), num_samples)
     spread = students_t(len(nonempty) - 1) * math.sqrt(cluster_variance(nonempty))
     return Estimate(mean, mean - spread, mean + spread, method, len(nonempty), num_samples)

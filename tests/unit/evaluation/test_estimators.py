@@ -80,8 +80,11 @@ def test_proportion_and_average_when_nothing_was_played_then_are_none() -> None:
     assert average([[]]) is None
 
 
-def test_average_when_one_task_then_has_no_interval() -> None:
-    found = average([[1.0, 3.0]])
+@pytest.mark.parametrize("clusters", [[[1.0, 3.0]], [[2.0]] * 3, [[1.0, 3.0], [3.0, 1.0]]])
+def test_average_when_tasks_show_no_spread_then_has_no_interval(
+    clusters: list[list[float]],
+) -> None:
+    found = average(clusters)
     assert found is not None
     assert (found.mean, found.low, found.high) == (2.0, None, None)
 
