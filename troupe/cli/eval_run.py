@@ -25,7 +25,7 @@ from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.evaluation import EvalSettings, Progress, evaluate
 from troupe.evaluation.plan import EvalPlan
-from troupe.evaluation.refs import RefOptions
+from troupe.evaluation.refs import ChatRef, PolicyRef, RefOptions, WeightsRef
 from troupe.evaluation.report import Report, report_json, report_markdown
 from troupe.evaluation.settings import OpenAISettings
 from troupe.evaluation.teams import Team, read_teams
@@ -99,8 +99,9 @@ def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: 
     openai = OpenAISettings()
     options = RefOptions(flags.base or "", flags.base_url or openai.base_url)
     load_parts(plan.job_spec(), family)
-    teams = [seats_of_team(flags.team or "", published)] if published else []
-    teams += read_teams(flags.policies or [], plan.workflow.order, options)
+    named = read_teams(flags.policies or [], plan.workflow.order, options)
+    _refuse_unused(flags, [ref for team in named for ref in team.seats.values()])
+    teams = [*([seats_of_team(flags.team or "", published)] if published else []), *named]
     settings = EvalSettings(
         engine=flags.engine or "cpu", dtype=_dtype(flags.dtype), api_key=openai.api_key
     )
@@ -165,6 +166,21 @@ def read_plan(flags: EvalFlags, family: TaskFamily, team: TeamFolder | None = No
         return EvalPlan.model_validate(document)
     except ValidationError as error:
         raise SpecInvalidError(issues_of(error, EvalPlan), source="evaluation") from error
+
+
+def _refuse_unused(flags: EvalFlags, refs: Sequence[PolicyRef]) -> None:
+    """Raise InvalidArgumentError for options that no policy of ``--policy`` reads."""
+    if flags.base and not any(isinstance(ref, WeightsRef) and ref.adapter for ref in refs):
+        raise InvalidArgumentError(
+            "--base is the model of adapter folders, and no --policy is one (a run folder and a "
+            "team name their own); leave it out, or give the adapter's folder as --policy"
+        )
+    url = (flags.base_url or "").rstrip("/")
+    if url and not any(isinstance(ref, ChatRef) and ref.base_url == url for ref in refs):
+        raise InvalidArgumentError(
+            f"--base-url is the server of openai:MODEL, and no --policy is one; leave it out, or "
+            f"give --policy openai:MODEL or --policy {url}#MODEL"
+        )
 
 
 def task_params(text: str | None) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     if context.invoked_subcommand is not None:
+        _refuse_options(context, context.invoked_subcommand)
         return
     with opt.connect(url, runs_dir) as client:
         documents = client.jobs(limit=limit)
@@ -152,6 +153,18 @@ def pin(
     else:
         word = "pinned" if document.is_pinned else "not pinned"
         out().print(f"{document.job_id} {word}")
+
+
+def _refuse_options(context: typer.Context, subcommand: str) -> None:
+    """Options before a subcommand, which has its own: on another router it would remove jobs."""
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            flag = option.opts[0]
+            raise InvalidArgumentError(
+                f"{flag} before '{subcommand}' has no effect on it; put {flag} after {subcommand} "
+                f"where `troupe jobs {subcommand} --help` lists it, else leave it out"
+            )
 
 
 def _state(job: JobDocument) -> str:

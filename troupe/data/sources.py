@@ -26,6 +26,11 @@ class Source:
 def locate(dataset: Dataset, source: str, splits: Sequence[Split], revision: str | None) -> Source:
     """The local copy at ``source``, or a download if ``source`` is ``hub``."""
     if source != HUB:
+        if revision is not None:
+            raise InvalidArgumentError(
+                f"--revision is of the hub's repository, and --source {source} is a local copy; "
+                f"leave --revision out, or give --source {HUB}"
+            )
         path = Path(source)
         if not path.exists():
             raise NotFoundError(

@@ -19,7 +19,8 @@ Clusters = Sequence[Sequence[float]]
 class Estimate:
     """A mean with its 95 % interval; ``method`` names the interval's method.
 
-    ``low`` and ``high`` are None with a single task, which shows no spread over tasks.
+    ``low`` and ``high`` are None where no spread over tasks was seen: with a single task, and for
+    an ``average`` of tasks that are all alike.
 
     Example: ``Estimate(0.5, 0.2366, 0.7634, "wilson", 10, 10)``.
     """
@@ -70,17 +71,40 @@ def proportion(clusters: Clusters) -> Estimate | None:
 
 
 def average(clusters: Clusters) -> Estimate | None:
-    """The mean of any values with a normal interval from the cluster-robust variance over tasks."""
+    """The mean of any values with Student's interval from the cluster-robust variance over tasks.
+
+    Source for tasks - 1 degrees of freedom: Cameron and Miller, J. Human Resources 50 (2015).
+    """
     nonempty = [list(c) for c in clusters if c]
     if not nonempty:
         return None
     num_samples = sum(map(len, nonempty))
     mean = sum(map(sum, nonempty)) / num_samples
-    method = "normal, clustered by task"
-    if len(nonempty) < 2:
+    method = "Student's t, clustered by task"
+    if len({sum(c) / len(c) for c in nonempty}) < 2:
         return Estimate(mean, None, None, method, len(nonempty), num_samples)
-    spread = NormalDist().inv_cdf(0.5 + LEVEL / 2) * math.sqrt(cluster_variance(nonempty))
+    spread = students_t(len(nonempty) - 1) * math.sqrt(cluster_variance(nonempty))
     return Estimate(mean, mean - spread, mean + spread, method, len(nonempty), num_samples)
+
+
+def students_t(degrees: int) -> float:
+    """The two-sided LEVEL point of Student's t: exact for 1 and 2 degrees, 0.12 % too small for 3.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 to 26.7.5.
+    """
+    if degrees == 1:
+        return math.tan(LEVEL * math.pi / 2)
+    if degrees == 2:
+        return LEVEL * math.sqrt(2 / (1 - LEVEL**2))
+    x = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+    terms = (
+        x,
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92_160,
+    )
+    return sum(term / degrees**power for power, term in enumerate(terms))
 
 
 def cluster_variance(clusters: Clusters) -> float:

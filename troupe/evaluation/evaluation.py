@@ -19,7 +19,7 @@ from troupe.episodes.lines import Line
 from troupe.episodes.local import LocalEnv
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.fingerprints import code_digest, fingerprint
-from troupe.evaluation.folder import EvaluationFolder
+from troupe.evaluation.folder import EPISODES, EvaluationFolder
 from troupe.evaluation.plan import EvalPlan, SampleKey
 from troupe.evaluation.playable import check_playable
 from troupe.evaluation.report import Report, report_json, report_markdown
@@ -98,8 +98,14 @@ class _Evaluation:
         """Play each team in turn, then report."""
         flawless = await measure_flawless(self._plan, self._parts, self._env)
         self._scores = {team.label: {} for team in teams}
-        for line in self._journal.lines():
-            self._take(line, flawless)
+        for number, line in enumerate(self._journal.lines(), 1):
+            try:
+                self._take(line, flawless)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise InvalidArgumentError(
+                    f"line {number} of {self._journal.folder / EPISODES} is no sample of an "
+                    f"evaluation ({error!r}); remove it, or give another folder with --out"
+                ) from error
         for number, team in enumerate(teams):
             try:
                 await self._play(team, flawless)

@@ -9,12 +9,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from troupe import __version__
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import eval_round, ticket_id
 from troupe.spec.base import SpecModel, is_empty
+from troupe.spec.issues import SpecInvalidError, issues_of
 from troupe.spec.job import (
     AgentSpec,
     EvalSpec,
@@ -53,7 +54,7 @@ class EvalPlan(SpecModel):
     """Who acts when; its ``order`` is the team."""
     split: Split = "test"
     """Split that the tasks come from."""
-    first_task: int = Field(default=0, ge=0)
+    first_task: int = Field(default=0, ge=0, lt=2**63)
     """Index of the first task."""
     num_tasks: int = Field(default=200, ge=1, le=1_000_000)
     """Tasks, from ``first_task`` on."""
@@ -101,18 +102,22 @@ class EvalPlan(SpecModel):
     def job_spec(self, models: Mapping[str, str] | None = None) -> JobSpec:
         """The job without steps for the episode player; each agent is its own policy.
 
-        ``models`` describes the policy of each agent; default: the family's own player.
+        ``models`` describes the policy of each agent; default: the family's own player. Raises
+        SpecInvalidError where no job can be so.
         """
         models = models or dict.fromkeys(self.workflow.order, "scripted")
-        return JobSpec(
-            name=JOB,
-            seed=self.seed,
-            steps=0,
-            task=self.task,
-            workflow=self.workflow,
-            agents={agent: AgentSpec(policy=agent) for agent in self.workflow.order},
-            policies={agent: PolicySpec(model=models[agent]) for agent in self.workflow.order},
-            sampling=SamplingSpec(max_new_tokens=self.sampling.max_new_tokens),
-            eval=EvalSpec(num_tasks=self.num_tasks, sampling=self.sampling),
-            limits=self.limits,
-        )
+        try:
+            return JobSpec(
+                name=JOB,
+                seed=self.seed,
+                steps=0,
+                task=self.task,
+                workflow=self.workflow,
+                agents={agent: AgentSpec(policy=agent) for agent in self.workflow.order},
+                policies={agent: PolicySpec(model=models[agent]) for agent in self.workflow.order},
+                sampling=SamplingSpec(max_new_tokens=self.sampling.max_new_tokens),
+                eval=EvalSpec(num_tasks=self.num_tasks, sampling=self.sampling),
+                limits=self.limits,
+            )
+        except ValidationError as error:
+            raise SpecInvalidError(issues_of(error, JobSpec), source="evaluation") from error

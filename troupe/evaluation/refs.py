@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.ids import is_hub_id
@@ -75,7 +76,7 @@ def read_ref(text: str, agent: str, options: RefOptions) -> PolicyRef:
         return ScriptedRef("scripted" if text == "scripted" else "random")
     if text.startswith(("http://", "https://")):
         url, _, model = text.partition("#")
-        return ChatRef(url.rstrip("/"), model)
+        return _chat(url, model)
     if text.startswith("openai:"):
         return _openai(text, options)
     folder = Path(text).expanduser()
@@ -96,7 +97,17 @@ def _openai(text: str, options: RefOptions) -> ChatRef:
             f"policy '{text}' names no server; add --base-url http://host:port/v1 or set "
             "TROUPE_OPENAI_BASE_URL"
         )
-    return ChatRef(options.base_url.rstrip("/"), text.removeprefix("openai:"))
+    return _chat(options.base_url, text.removeprefix("openai:"))
+
+
+def _chat(url: str, model: str) -> ChatRef:
+    try:
+        urlsplit(url).port  # noqa: B018  # raises for one that is no port
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"'{url}' is not a URL ({error}); give http://host:port/v1"
+        ) from error
+    return ChatRef(url.rstrip("/"), model)
 
 
 def _adapter(folder: Path, options: RefOptions) -> WeightsRef:

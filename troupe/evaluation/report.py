@@ -89,7 +89,13 @@ def _success_table(policies: Sequence[PolicySummary]) -> str:
 
 def _method(policies: Sequence[PolicySummary]) -> str:
     methods = dict.fromkeys(p.success.method for p in policies if p.success)
-    notes = f"Intervals hold {LEVEL:.0%}: {'; '.join(methods)}." if methods else ""
+    of_returns = dict.fromkeys(p.team_return.method for p in policies if p.team_return)
+    notes = (
+        f"Intervals hold {LEVEL:.0%}: of success {'; '.join(methods)}; of returns and rewards "
+        f"{'; '.join(of_returns)}."
+        if methods
+        else ""
+    )
     errors = sum(p.num_errors for p in policies)
     if errors:
         last = next(p.last_error for p in reversed(policies) if p.last_error)

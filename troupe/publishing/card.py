@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.evaluation.estimators import wilson
@@ -18,6 +19,7 @@ from troupe.evaluation.tables import table
 from troupe.ids import is_hub_id
 from troupe.publishing.manifest import TeamBase, TeamManifest
 from troupe.publishing.scrub import without_paths
+from troupe.spec.issues import issues_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +274,32 @@ def _base_word(base: TeamBase) -> str:
     return f"[{base.id}](https://huggingface.co/{base.id})"
 
 
+class _Estimate(BaseModel):
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+
+class _Compared(BaseModel):
+    policy: str
+    success: _Estimate | None
+    team_return: _Estimate | None
+    num_tasks: int
+
+
+class _Difference(BaseModel):
+    policy: str
+    against: str
+    difference: _Estimate
+
+
+class _Report(BaseModel):
+    """What cards and pages read of an evaluation's report.json."""
+
+    policies: list[_Compared]
+    comparisons: list[_Difference]
+
+
 def compared_policies(
     folder: Path,
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
@@ -285,9 +313,11 @@ def compared_policies(
             f"there is no {path}; give the folder of a finished `troupe eval --out`"
         )
     try:
-        document = json.loads(path.read_text("utf-8"))
-        return document["policies"], document["comparisons"]
-    except (ValueError, KeyError) as error:
+        report = _Report.model_validate_json(path.read_bytes()).model_dump()
+    except ValidationError as error:
+        issue = issues_of(error, _Report)[0]
         raise InvalidArgumentError(
-            f"{path} is not the report of an evaluation ({error})"
+            f"{path} is not the report of an evaluation ({issue.pointer or '/'}: {issue.message}); "
+            "give the same `troupe eval --out` again, which writes it anew from its episodes"
         ) from error
+    return report["policies"], report["comparisons"]

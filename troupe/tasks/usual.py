@@ -6,8 +6,10 @@ Evaluation, ``troupe init``, dry runs of a family and the conformance kit share 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from troupe.errors import InvalidArgumentError
-from troupe.spec.issues import suggest
+from troupe.spec.issues import SpecInvalidError, issues_of, suggest
 from troupe.spec.job import WorkflowSpec
 from troupe.tasks.family import TaskFamily
 
@@ -24,7 +26,8 @@ def usual_workflow(
 ) -> WorkflowSpec:
     """The family's own ``usual_workflow``, else all its agents in turn; arguments override it.
 
-    Raises InvalidArgumentError when ``order`` names an agent that the family does not have.
+    Raises InvalidArgumentError when ``order`` names an agent that the family does not have, or the
+    workflow is none.
     """
     defaults: Mapping[str, Any] = getattr(family, "usual_workflow", {})
     usual: dict[str, Any] = {"order": list(family.agents), "max_turns": USUAL_TURNS, **defaults}
@@ -36,4 +39,8 @@ def usual_workflow(
                 f"task '{family.name}' has no agent '{agent}'; {suggest(agent, family.agents)}",
                 pointer="/workflow/order",
             )
-    return WorkflowSpec.model_validate(usual)
+    try:
+        return WorkflowSpec.model_validate(usual)
+    except ValidationError as error:
+        issues = issues_of(error, WorkflowSpec)
+        raise SpecInvalidError(issues, source=f"workflow of task '{family.name}'") from error

@@ -286,3 +286,30 @@ def test_train_when_a_resumed_run_is_to_lie_elsewhere_then_says_where_it_stays(
     (folder / "spec.json").write_text(json.dumps(yaml.safe_load(spec.read_text())))
     assert run(["train", "--resume", str(folder), "--runs-dir", "other"]) == 2
     assert "a resumed run stays where it is" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "subcommand"),
+    [
+        (["--url", "http://127.0.0.1:1"], ["prune", "--keep", "1"]),
+        (["--runs-dir", "elsewhere"], ["import"]),
+        (["--limit", "20"], ["folders"]),
+        (["--json"], ["pin", "job-1"]),
+    ],
+)
+def test_jobs_when_an_option_stands_before_a_subcommand_then_refuses_it(
+    options: list[str], subcommand: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["jobs", *options, *subcommand]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"put {options[0]} after {subcommand[0]}" in said
+
+
+def test_data_prepare_when_a_revision_of_a_local_copy_is_named_then_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "g.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n', "utf-8")
+    flags = ["--source", "g.jsonl", "--split", "train", "--revision", "main"]
+    assert run(["data", "prepare", "gsm8k", *flags]) == 2
+    assert "leave --revision out" in " ".join(capsys.readouterr().err.split())
+    assert run(["data", "prepare", "gsm8k", *flags[:-2]]) == 0

@@ -13,6 +13,7 @@ from troupe.evaluation.estimators import (
     paired_difference,
     pass_at_k,
     proportion,
+    students_t,
     wilson,
 )
 
@@ -79,8 +80,11 @@ def test_proportion_and_average_when_nothing_was_played_then_are_none() -> None:
     assert average([[]]) is None
 
 
-def test_average_when_one_task_then_has_no_interval() -> None:
-    found = average([[1.0, 3.0]])
+@pytest.mark.parametrize("clusters", [[[1.0, 3.0]], [[2.0]] * 3, [[1.0, 3.0], [3.0, 1.0]]])
+def test_average_when_tasks_show_no_spread_then_has_no_interval(
+    clusters: list[list[float]],
+) -> None:
+    found = average(clusters)
     assert found is not None
     assert (found.mean, found.low, found.high) == (2.0, None, None)
 
@@ -89,8 +93,25 @@ def test_average_when_one_sample_a_task_then_is_the_standard_error_of_the_mean()
     values = [1.0, 2.0, 4.0, 5.0]
     found = average([[v] for v in values])
     assert found is not None
-    # Sample variance 10/3, of the mean 10/12.
-    assert found.high == pytest.approx(3.0 + Z * math.sqrt(10 / 12))
+    # Sample variance 10/3, of the mean 10/12; 3.1824 is Student's t for 3 degrees.
+    assert found.high == pytest.approx(3.0 + 3.1824 * math.sqrt(10 / 12), rel=2e-3)
+    assert found.method == "Student's t, clustered by task"
+
+
+def test_average_when_tasks_are_few_then_the_interval_is_students() -> None:
+    # Variances of the mean 1/4 and 1/3; Student's t is 12.7062 for 1 degree and 4.30265 for 2.
+    of_two, of_three = average([[0.0], [1.0]]), average([[0.0], [1.0], [2.0]])
+    assert of_two is not None
+    assert of_three is not None
+    assert of_two.low == pytest.approx(0.5 - 12.7062 * 0.5, abs=1e-4)
+    assert of_three.high == pytest.approx(1.0 + 4.30265 * math.sqrt(1 / 3), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "expected"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (10**6, Z)]
+)
+def test_students_t_when_looked_up_then_is_the_tables(degrees: int, expected: float) -> None:
+    assert students_t(degrees) == pytest.approx(expected, rel=4e-4)
 
 
 @pytest.mark.parametrize(

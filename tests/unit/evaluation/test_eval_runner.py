@@ -196,6 +196,17 @@ async def test_sample_when_a_prompt_shows_an_image_then_names_it_and_keeps_it_on
     }
 
 
+@pytest.mark.parametrize("damaged", ["[1]", '{"policy": "scripted"}', "1"])
+async def test_evaluation_when_a_line_is_no_sample_then_names_it_and_the_file(
+    damaged: str, tmp_path: Path
+) -> None:
+    await play(Dice(), tmp_path, "scripted", num_tasks=1)
+    with (tmp_path / "episodes.jsonl").open("a") as file:
+        file.write(damaged + "\n")
+    with pytest.raises(InvalidArgumentError, match=r"line 2 of .*episodes\.jsonl is no sample"):
+        await play(Dice(), tmp_path, "scripted", num_tasks=2)
+
+
 async def test_evaluation_when_nothing_can_be_played_then_ends_early(tmp_path: Path) -> None:
     # Task 1 is played once before, to see what a demonstration is paid.
     family = Dice({i: [None] * (i == 1) + [InvalidArgumentError("no")] for i in range(1, 2000)})

@@ -138,6 +138,24 @@ def test_card_when_an_evaluation_folder_is_wrong_then_it_is_named(tmp_path: Path
         content(write_run(tmp_path / "pair-1"), evaluation=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("report", "where"),
+    [
+        ("[]", "/: "),
+        ('{"policies": [{}], "comparisons": []}', "/policies/0/policy: this field is required"),
+        ('{"policies": []}', "/comparisons"),
+        ("{", "/: "),
+    ],
+)
+def test_card_when_a_report_is_damaged_then_says_where_and_what_to_do(
+    report: str, where: str, tmp_path: Path
+) -> None:
+    (tmp_path / "report.json").write_text(report, "utf-8")
+    with pytest.raises(InvalidArgumentError, match=rf"report\.json is not .*\({where}") as raised:
+        content(write_run(tmp_path / "pair-1"), evaluation=tmp_path)
+    assert "`troupe eval --out` again" in raised.value.message
+
+
 def test_content_when_made_twice_then_it_is_equal_and_reads_back(tmp_path: Path) -> None:
     run = write_run(tmp_path / "pair-1")
     first, second = content(run, at=""), content(run, at="")
