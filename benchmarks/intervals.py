@@ -3,9 +3,10 @@
 import math
 from collections.abc import Sequence
 from itertools import product
-from statistics import NormalDist
 
 import numpy as np
+
+from troupe.evaluation.estimators import expanded_students_t
 
 NUM_RESAMPLES = 2000
 
@@ -41,28 +42,12 @@ def interval(
     if variance == 0.0:
         return [round(mean, 1)] * 3
     degrees = variance**2 / sum(part**2 / number for part, number in parts)
-    alone = [students_t(number) * math.sqrt(part) for part, number in parts]
-    width = max(students_t(degrees) * math.sqrt(variance), *alone)
+    alone = [expanded_students_t(number) * math.sqrt(part) for part, number in parts]
+    width = max(expanded_students_t(degrees) * math.sqrt(variance), *alone)
     low, high = mean - width, mean + width
     if second is None:
         low, high = max(low, 0.0), min(high, 100.0)
     return [round(x, 1) for x in (mean, low, high)]
-
-
-def students_t(degrees: float) -> float:
-    """The 97.5 % point of Student's t; 1 % too small for 2 degrees, 11 % for one.
-
-    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
-    """
-    x = NormalDist().inv_cdf(0.975)
-    terms = (
-        x,
-        (x**3 + x) / 4,
-        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
-        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
-        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92_160,
-    )
-    return sum(term / degrees**power for power, term in enumerate(terms))
 
 
 def holm(ps: Sequence[float]) -> list[float]:

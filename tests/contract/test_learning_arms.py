@@ -10,11 +10,12 @@ import pytest
 
 from benchmarks import learning_curve
 from benchmarks.budget_runs import RunPool
-from benchmarks.intervals import holm, interval, sign_flip, students_t
+from benchmarks.intervals import holm, interval, sign_flip
 from benchmarks.learning_arms import ARMS, CONTRASTS, TASKS, Setting, settings_of, spec_of
 from benchmarks.learning_cells import Budget, Cell, base_digest, digest_of
 from benchmarks.learning_report import contrasts_of, rows_of
 from troupe.episodes.build import load_parts
+from troupe.evaluation.estimators import expanded_students_t
 from troupe.spec.job import JobSpec
 
 
@@ -80,14 +81,15 @@ def test_interval_when_seeds_differ_and_maps_do_not_then_is_students_over_seeds(
     values = np.array([[1, 0] * 20, [0, 0] * 20])
     mean, low, high = interval(values, np.zeros_like(values), maps=[i // 2 for i in range(40)])
     assert mean == 25.0
-    assert high - mean == pytest.approx(mean - low) == pytest.approx(25 * students_t(1), abs=0.1)
+    width = 25 * expanded_students_t(1)
+    assert high - mean == pytest.approx(mean - low) == pytest.approx(width, abs=0.1)
 
 
 @pytest.mark.parametrize(
     ("degrees", "expected"), [(2, 4.303), (3, 3.182), (7, 2.365), (11, 2.201), (1000, 1.962)]
 )
 def test_students_t_is_the_tables(degrees: int, expected: float) -> None:
-    assert students_t(degrees) == pytest.approx(expected, rel=0.01)
+    assert expanded_students_t(degrees) == pytest.approx(expected, rel=0.01)
 
 
 def test_holm_when_several_are_tested_then_each_is_corrected_for_those_left() -> None:
