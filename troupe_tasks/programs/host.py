@@ -100,13 +100,16 @@ async def awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 def as_text(answer: Any) -> str:
-    """A program's answer as text; values of JSON are written as JSON, and None as nothing.
+    """A program's answer as text; values of JSON are written as JSON.
 
     Raises:
-        TypeError: it is an object, such as a framework's message: its repr would be judged.
+        TypeError: it is None, as of a forgotten ``return``, or an object, such as a framework's
+            message: its repr would be judged.
     """
-    if answer is None or isinstance(answer, str):
-        return answer or ""
+    if isinstance(answer, str):
+        return answer
+    if answer is None:
+        raise TypeError("the program returned None; return the answer's text, '' for none")
     try:
         return json.dumps(answer)
     except (TypeError, ValueError) as error:

@@ -58,6 +58,13 @@ def test_program_when_it_raises_after_an_answer_then_it_is_the_teams_failure() -
         assert "shapes.py" in end.info["traceback"]
 
 
+def test_program_when_it_returns_none_then_it_failed_and_is_told_what_to_return() -> None:
+    with program("forgets_to_return") as environment:
+        end = environment.step(begun(environment), "solver", "one")
+        assert (end.done, end.info.get("failure")) == (True, "program_error")
+        assert "returned None; return the answer's text, '' for none" in end.info["message"]
+
+
 def test_program_when_it_coped_with_a_refusal_then_a_later_failure_is_the_teams() -> None:
     with program("counts_first") as environment:
         end = environment.step(begun(environment), "solver", "APPROVE")

@@ -132,6 +132,10 @@ def counts_first(task):
     return str(int(say("You are the solver.", task["question"])))
 
 
+def forgets_to_return(task):
+    say("You are the solver.", task["question"])
+
+
 def raises_at_once(task):
     raise KeyError("no such setting")
 
