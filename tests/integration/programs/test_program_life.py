@@ -72,7 +72,13 @@ def test_program_when_it_coped_with_a_refusal_then_a_later_failure_is_the_teams(
 
 
 @pytest.mark.parametrize(
-    ("shape", "why"), [("raises_at_once", "no such setting"), ("silent", "before it asked")]
+    ("shape", "why"),
+    [
+        ("raises_at_once", "failed before it asked any model: KeyError: 'no such setting'"),
+        ("forgets_to_await", "failed before it asked any model: .* a coroutine unawaited; await"),
+        ("yields", "failed before it asked any model: .* a generator; return the answer's text"),
+        ("silent", "before it asked"),
+    ],
 )
 def test_program_when_it_ends_before_it_asks_then_that_is_a_bug_and_says_so(
     shape: str, why: str

@@ -136,6 +136,17 @@ def forgets_to_return(task):
     say("You are the solver.", task["question"])
 
 
+async def forgets_to_await(task):
+    async def solve():
+        return say("You are the solver.", task["question"])
+
+    return solve()
+
+
+async def yields(task):
+    yield say("You are the solver.", task["question"])
+
+
 def raises_at_once(task):
     raise KeyError("no such setting")
 
