@@ -88,7 +88,12 @@ def test_program_when_it_ends_before_it_asks_then_that_is_a_bug_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("shape", "why"), [("hangs", "neither asked a model nor ended"), ("dies", "process died")]
+    ("shape", "why"),
+    [
+        ("hangs", "neither asked a model nor ended"),
+        ("dies", "process died without an answer: signal 9, killed"),
+        ("exits", "process died without an answer: it exited with status 3"),
+    ],
 )
 def test_program_when_it_hangs_or_dies_then_it_is_retryable(shape: str, why: str) -> None:
     with program(shape, idle_s=1.5, warm=False) as environment:

@@ -165,6 +165,11 @@ def dies(task):
     os.kill(os.getpid(), 9)
 
 
+def exits(task):
+    say("You are the solver.", task["question"])
+    os._exit(3)
+
+
 def floods(task):
     threads = [
         threading.Thread(target=lambda i=i: say("You are the solver.", f"number {i}"), daemon=True)
