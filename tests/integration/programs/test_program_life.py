@@ -112,6 +112,13 @@ def test_program_when_its_warm_run_hangs_then_goes_on_without_one_and_says_so() 
     assert told["then"] == "going on without a warm run"
 
 
+def test_program_when_its_warm_run_ends_the_process_then_says_that_it_ended() -> None:
+    with capture_logs() as logs, program("exits") as environment:
+        begun(environment)
+    [told] = [log for log in logs if log["event"] == "program.not_warmed"]
+    assert told["reason"] == "the process that forks programs has ended"
+
+
 def test_program_when_its_loop_has_no_end_then_the_episode_ends_unpaid() -> None:
     with program("loops", max_calls=3) as environment:
         steps = played(environment, 0, Random(0))
