@@ -14,6 +14,8 @@ from pathlib import Path
 _PROC = Path("/proc")
 _ASLEEP = frozenset("SI")
 _GONE = (FileNotFoundError, ProcessLookupError)
+_STARTED, _EXIT_CODE = 19, 49
+"""Places among ``_fields``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,15 @@ class RunProcess:
     def is_alive(self) -> bool:
         """Whether the program's own process still runs."""
         return bool(self.started) and start_time(self.pid) == self.started
+
+    @property
+    def end_status(self) -> int | None:
+        """How its own process ended, as ``wait`` tells; None while it runs or once it is reaped."""
+        with contextlib.suppress(*_GONE):
+            fields = _fields(_PROC / str(self.pid))
+            if fields[0] == "Z" and fields[_STARTED] == self.started:
+                return int(fields[_EXIT_CODE])
+        return None
 
     def kill(self) -> None:
         """End the run and all that it began.
@@ -131,7 +142,7 @@ def _started(pid: int) -> tuple[str, str]:
         fields = _fields(_PROC / str(pid))
     except _GONE:
         return "X", ""
-    return fields[0], fields[19]
+    return fields[0], fields[_STARTED]
 
 
 def _state(task: Path) -> str:

@@ -100,13 +100,20 @@ async def awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 def as_text(answer: Any) -> str:
-    """A program's answer as text; values of JSON are written as JSON, and None as nothing.
+    """A program's answer as text; values of JSON are written as JSON.
 
     Raises:
-        TypeError: it is an object, such as a framework's message: its repr would be judged.
+        TypeError: it is None, as of a forgotten ``return``, or an object, such as a coroutine or
+            a framework's message: its repr would be judged.
     """
-    if answer is None or isinstance(answer, str):
-        return answer or ""
+    if isinstance(answer, str):
+        return answer
+    if answer is None:
+        raise TypeError("the program returned None; return the answer's text, '' for none")
+    if inspect.isawaitable(answer):
+        raise TypeError(f"the program returned a {type(answer).__name__} unawaited; await it")
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        raise TypeError("the program yields: it returned a generator; return the answer's text")
     try:
         return json.dumps(answer)
     except (TypeError, ValueError) as error:

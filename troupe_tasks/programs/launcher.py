@@ -254,13 +254,14 @@ class ProgramLauncher:
             raise UnavailableError("the process that forks programs has ended") from error
         line = self._line(server, timeout_s, warm)
         if not line:
-            raise UnavailableError(f"it did not answer in {timeout_s:g} s, or ended")
+            raise UnavailableError(f"it did not answer in {timeout_s:g} s")
         return json.loads(line)
 
     def _line(self, server: ServerProcess, timeout_s: float, warm: WarmRun | None) -> bytes:
         """One line of the server, which writes no second one before it is asked again.
 
-        Nothing when it has ended, or said nothing in time, or when its ``warm`` run hangs.
+        Nothing when it said nothing in time, or when its ``warm`` run hangs. Raises
+        UnavailableError when it has ended.
         """
         assert server.stdout is not None
         line, deadline = b"", time.monotonic() + timeout_s
@@ -276,7 +277,7 @@ class ProgramLauncher:
             except ConnectionError:
                 part = b""
             if not part:
-                return b""
+                raise UnavailableError("the process that forks programs has ended")
             line += part
         return line
 

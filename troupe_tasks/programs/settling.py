@@ -4,6 +4,7 @@ Owns how that is told: threads that sleep, no byte under way, looks that agree. 
 what the calls are.
 """
 
+import os
 import time
 
 from troupe.errors import (
@@ -12,7 +13,7 @@ from troupe.errors import (
     ProgramRunTimeoutError,
     ProgramTimeoutError,
 )
-from troupe_tasks.programs.activity import Look, holds_socket, look
+from troupe_tasks.programs.activity import Look, RunProcess, holds_socket, look
 from troupe_tasks.programs.calls import ProgramRun
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.image_launcher import ImageRun
@@ -101,8 +102,7 @@ class Settling:
             self._endpoint.drain()
             if self._run.end is None:
                 raise (ProgramRunDiedError if is_final else ProgramDiedError)(
-                    "the program's process died without an answer: killed, out of memory, or past "
-                    f"cpu_s = {params.cpu_s}"
+                    f"the program's process died without an answer: {_cause(process, params)}"
                 )
         now = time.monotonic()
         timeout = ProgramRunTimeoutError if is_final else ProgramTimeoutError
@@ -113,6 +113,14 @@ class Settling:
             )
         if now > self.deadline:
             raise timeout(too_long(params))
+
+
+def _cause(process: StartedRun, params: ProgramParams) -> str:
+    status = process.end_status if isinstance(process, RunProcess) else None
+    if status is not None and os.WIFEXITED(status):
+        return f"it exited with status {os.WEXITSTATUS(status)}"
+    signalled = "" if status is None else f"signal {os.WTERMSIG(status)}, "
+    return f"{signalled}killed, out of memory, or past cpu_s = {params.cpu_s}"
 
 
 def too_long(params: ProgramParams) -> str:

@@ -336,7 +336,7 @@ def _asked_nothing(end: ProgramEnd) -> ProgramNoCallError:
             "OPENAI_BASE_URL (or ANTHROPIC_BASE_URL), which it sees when its module is imported"
         )
     return ProgramNoCallError(
-        f"the program raised {end.error} before it asked any model. Correct it at the last line of "
-        "the traceback; what it imports must lie in task.params.folder or be installed for "
+        f"the program failed before it asked any model: {end.error}. Correct it at the last line "
+        "of the traceback; what it imports must lie in task.params.folder or be installed for "
         f"task.params.python.\n{end.traceback.rstrip()}"
     )

@@ -58,6 +58,13 @@ def test_program_when_it_raises_after_an_answer_then_it_is_the_teams_failure() -
         assert "shapes.py" in end.info["traceback"]
 
 
+def test_program_when_it_returns_none_then_it_failed_and_is_told_what_to_return() -> None:
+    with program("forgets_to_return") as environment:
+        end = environment.step(begun(environment), "solver", "one")
+        assert (end.done, end.info.get("failure")) == (True, "program_error")
+        assert "returned None; return the answer's text, '' for none" in end.info["message"]
+
+
 def test_program_when_it_coped_with_a_refusal_then_a_later_failure_is_the_teams() -> None:
     with program("counts_first") as environment:
         end = environment.step(begun(environment), "solver", "APPROVE")
@@ -65,7 +72,13 @@ def test_program_when_it_coped_with_a_refusal_then_a_later_failure_is_the_teams(
 
 
 @pytest.mark.parametrize(
-    ("shape", "why"), [("raises_at_once", "no such setting"), ("silent", "before it asked")]
+    ("shape", "why"),
+    [
+        ("raises_at_once", "failed before it asked any model: KeyError: 'no such setting'"),
+        ("forgets_to_await", "failed before it asked any model: .* a coroutine unawaited; await"),
+        ("yields", "failed before it asked any model: .* a generator; return the answer's text"),
+        ("silent", "before it asked"),
+    ],
 )
 def test_program_when_it_ends_before_it_asks_then_that_is_a_bug_and_says_so(
     shape: str, why: str
@@ -75,7 +88,12 @@ def test_program_when_it_ends_before_it_asks_then_that_is_a_bug_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("shape", "why"), [("hangs", "neither asked a model nor ended"), ("dies", "process died")]
+    ("shape", "why"),
+    [
+        ("hangs", "neither asked a model nor ended"),
+        ("dies", "process died without an answer: signal 9, killed"),
+        ("exits", "process died without an answer: it exited with status 3"),
+    ],
 )
 def test_program_when_it_hangs_or_dies_then_it_is_retryable(shape: str, why: str) -> None:
     with program(shape, idle_s=1.5, warm=False) as environment:
@@ -92,6 +110,13 @@ def test_program_when_its_warm_run_hangs_then_goes_on_without_one_and_says_so() 
     [told] = [log for log in logs if log["event"] == "program.not_warmed"]
     assert "neither asked nor ended for 1.5 s (idle_s)" in told["reason"]
     assert told["then"] == "going on without a warm run"
+
+
+def test_program_when_its_warm_run_ends_the_process_then_says_that_it_ended() -> None:
+    with capture_logs() as logs, program("exits") as environment:
+        begun(environment)
+    [told] = [log for log in logs if log["event"] == "program.not_warmed"]
+    assert told["reason"] == "the process that forks programs has ended"
 
 
 def test_program_when_its_loop_has_no_end_then_the_episode_ends_unpaid() -> None:

@@ -132,6 +132,21 @@ def counts_first(task):
     return str(int(say("You are the solver.", task["question"])))
 
 
+def forgets_to_return(task):
+    say("You are the solver.", task["question"])
+
+
+async def forgets_to_await(task):
+    async def solve():
+        return say("You are the solver.", task["question"])
+
+    return solve()
+
+
+async def yields(task):
+    yield say("You are the solver.", task["question"])
+
+
 def raises_at_once(task):
     raise KeyError("no such setting")
 
@@ -148,6 +163,11 @@ def hangs(task):
 def dies(task):
     say("You are the solver.", task["question"])
     os.kill(os.getpid(), 9)
+
+
+def exits(task):
+    say("You are the solver.", task["question"])
+    os._exit(3)
 
 
 def floods(task):
