@@ -77,7 +77,7 @@ class NamedReward:
             value: object = self.function(transition, task)
         except TroupeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the latter would end the process
             place = raised_at(error)
             problem = f"raised {type(error).__name__}: {error}{f' (at {place})' if place else ''}"
             raise self._failure(problem, transition, task) from error

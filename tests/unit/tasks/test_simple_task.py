@@ -1,6 +1,7 @@
 """SimpleTask, and families that have only what a family must have."""
 
 import math
+import sys
 from random import Random
 from typing import Any, ClassVar
 
@@ -279,6 +280,32 @@ async def test_dry_run_when_the_task_raises_then_one_sentence_names_its_line() -
     line = Raises.step.__code__.co_firstlineno + 1
     place = f"test_simple_task.py, line {line}, in step: "
     assert caught.value.message.endswith(place + '`return {}["x"]`). Correct its code')
+
+
+class Leaves(CountDown):
+    where = ""
+
+    def draw(self, rng: Random) -> dict[str, Any]:
+        return sys.exit("bad data") if self.where == "draw" else super().draw(rng)
+
+    def observe(self, state: dict[str, Any], agent: str) -> str:
+        return sys.exit("bad data") if self.where == "observe" else super().observe(state, agent)
+
+    def step(self, state: dict[str, Any], agent: str, action: str) -> Transition:
+        sys.exit("bad data")
+
+    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
+        return sys.exit("bad data") if self.where == "demonstrate" else "1"
+
+
+@pytest.mark.parametrize("where", ["draw", "observe", "step", "demonstrate"])
+async def test_dry_run_when_the_task_exits_then_its_line_is_named(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Leaves, "where", where)
+    document = starter_spec(f"{__name__}:Leaves", name="dryrun", is_small=True)
+    with pytest.raises(InvalidArgumentError, match=rf"SystemExit: bad data \(at .*, in {where}: "):
+        await dry_run(parse_spec(document))
 
 
 class Undrawn(SimpleTask):
