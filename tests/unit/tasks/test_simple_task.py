@@ -1,10 +1,13 @@
 """SimpleTask, and families that have only what a family must have."""
 
 import math
+import re
 import sys
+from fractions import Fraction
 from random import Random
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -265,6 +268,34 @@ def test_simple_task_when_a_method_returns_something_else_then_says_what_to_retu
 def test_simple_task_when_a_state_is_no_json_then_it_is_shown() -> None:
     with pytest.raises(TypeError, match=r"must be JSON values \(.*set.*\): {'x': \{1\}}"):
         CountDown().transition({"x": {1}})
+
+
+def test_simple_task_when_agents_are_a_text_then_the_tuple_is_named() -> None:
+    with pytest.raises(TypeError, match=r'Alone\.agents is a text.*agents = \("solver",\)$'):
+        type("Alone", (SimpleTask,), {"agents": "solver"})
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"reward": "1"}, "reward='1'; give a number"),
+        ({"reward": None}, "reward=None; give a number"),
+        ({"legal": "1"}, "legal='1'; give a number"),
+        ({"done": "no"}, "done='no'; give True or False"),
+        ({"success": None}, "success=None; give True or False"),
+    ],
+)
+def test_transition_when_a_value_is_of_another_type_then_named(
+    given: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(named)):
+        CountDown().transition({}, **given)
+
+
+@pytest.mark.parametrize("paid", [True, 1, np.float32(1), np.int64(1), np.bool_(True), Fraction(1)])
+def test_transition_when_the_reward_is_any_number_then_paid(paid: Any) -> None:
+    made = CountDown().transition({}, paid, done=1, success=True, legal=paid)
+    assert (made.team_reward, made.local_rewards["legal"]) == (1.0, paid)
 
 
 class Raises(CountDown):
