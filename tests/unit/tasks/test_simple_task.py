@@ -298,6 +298,15 @@ def test_transition_when_the_reward_is_any_number_then_paid(paid: Any) -> None:
     assert (made.team_reward, made.local_rewards["legal"]) == (1.0, paid)
 
 
+class Unbounded(CountDown):
+    return_bound: Any = "3"
+
+
+def test_family_when_its_bound_is_no_number_then_refused_as_it_is_loaded() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"has return_bound = '3', which is no number"):
+        load_family(f"{__name__}:Unbounded", {})
+
+
 class Raises(CountDown):
     def step(self, state: dict[str, Any], agent: str, action: str) -> Transition:
         return {}["x"]
