@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from troupe import __version__
 from troupe.cli.commands import COMMANDS
-from troupe.cli.output import EXIT_INTERRUPTED, EXIT_OK, out, quiet_logs, report
+from troupe.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, err, out, quiet_logs, report
 from troupe.cli.signals import terminate_as_interrupt
 from troupe.errors import InvalidArgumentError, TroupeError
 
@@ -100,7 +100,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else EXIT_OK
+        if isinstance(ended.code, int | None):
+            return ended.code or EXIT_OK
+        err().print(str(ended.code))
+        return EXIT_FAILED
     return EXIT_OK
 
 

@@ -39,7 +39,7 @@ async def dry_run(
     """
     try:
         return await _played(spec, num_tasks, open_sandbox)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter would be the command's own end
         if not is_of_code(error):
             raise
         place = raised_in(error)

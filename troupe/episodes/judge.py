@@ -7,13 +7,23 @@ seals. Never keeps a state.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 from troupe.episodes.ports import Outcome, Start
 from troupe.tasks.family import Environment, Observation, Task, Transition
 
+_T = TypeVar("_T")
 Seal = Callable[[bytes], bytes]
 """A state as it is given out."""
+
+
+def without_exit(work: Callable[[], _T]) -> _T:
+    """``work()``, whose ``sys.exit`` is an error of its code: it would end the event loop."""
+    try:
+        return work()
+    except SystemExit as ended:
+        error = RuntimeError(f"SystemExit: {ended}")
+        raise error.with_traceback(ended.__traceback__) from ended
 
 
 def first_state(

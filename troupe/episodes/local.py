@@ -14,7 +14,7 @@ from typing import Literal, Self, TypeVar
 
 from troupe import plugins
 from troupe.candidates import GenerateRequest, Generation, text_generation
-from troupe.episodes.judge import first_state, observations_of, outcomes
+from troupe.episodes.judge import first_state, observations_of, outcomes, without_exit
 from troupe.episodes.ports import Outcome, Start
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.runtime.engines.engine import Engine
@@ -181,12 +181,12 @@ class LocalEnv:
 
     async def _within(self, timeout_s: float, operation: str, work: Callable[[], _T]) -> _T:
         if self._threads is None:
-            return work()
+            return without_exit(work)
         loop = asyncio.get_running_loop()
         try:
             # The deadline limits the program: waiting for a thread counts against the episode only.
             async with self._free, asyncio.timeout(timeout_s):
-                return await loop.run_in_executor(self._threads, work)
+                return await loop.run_in_executor(self._threads, without_exit, work)
         except TimeoutError as error:
             raise DeadlineError(
                 f"{operation} took longer than {timeout_s:g} s (limits.env_timeout_s an action)"
@@ -239,7 +239,7 @@ class ScriptedRollout:
         return text_generation(request, [(text, "stop") for text in texts], (0, 0))
 
     def _text(self, observation: StateObservation, rng: Random, *, slips: bool) -> str:
-        text = self._act(observation.state, observation.agent, rng)
+        text = without_exit(lambda: self._act(observation.state, observation.agent, rng))
         words = text.split(" ")
         if not slips or len(words) < 2:
             return text

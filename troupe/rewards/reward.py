@@ -77,7 +77,7 @@ class NamedReward:
             value: object = self.function(transition, task)
         except TroupeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the latter would end the process
             place = raised_at(error)
             problem = f"raised {type(error).__name__}: {error}{f' (at {place})' if place else ''}"
             raise self._failure(problem, transition, task) from error
@@ -109,7 +109,9 @@ def load_reward(
     if isinstance(function, type):
         checked = plugins.checked_params(function, params, label=label, pointer=at)
         made = plugins.constructed(function, checked, label=label, pointer=f"{pointer}/kind")
+        _check_callable(made, kind, pointer)
         return NamedReward(kind, term, made)
+    _check_callable(function, kind, pointer)
     model = _Model(_keyword_params(function, kind, pointer))
     checked = plugins.checked_params(model, params, label=label, pointer=at)
     values = {} if checked is None else dict(checked)
@@ -186,6 +188,27 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _check_callable(function: Callable[..., Any], kind: str, pointer: str) -> None:
+    """Refuses what gives no number when it is called with a transition and a task."""
+    problem = "it is an `async def`"
+    try:
+        # A decorator's own arguments are what is called, not those of the function inside.
+        signature = inspect.signature(function, follow_wrapped=False)
+        every = signature.parameters.values()
+        positional = [p for p in every if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        signature.replace(parameters=positional).bind(None, None)
+        if not inspect.iscoroutinefunction(_annotated(function)):
+            return
+    except ValueError:  # some built-ins tell no signature
+        return
+    except TypeError as error:
+        problem = str(error)
+    raise InvalidArgumentError(
+        f"reward function '{kind}' must be a plain `def (transition, task)`: {problem}",
+        pointer=f"{pointer}/kind",
+    )
 
 
 def _keyword_params(

@@ -12,14 +12,23 @@ from troupe.tasks.family import Environment, SandboxedTaskFamily, TaskFamily, ne
 def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task") -> TaskFamily:
     """The family ``name`` with ``params``.
 
-    Raises InvalidArgumentError for an unknown name and for a class whose constructor raises, and
-    SpecInvalidError whose pointers start at ``pointer`` for wrong parameters.
+    Raises InvalidArgumentError for an unknown name and for a class whose constructor raises or
+    whose bound is no number, and SpecInvalidError whose pointers start at ``pointer`` for wrong
+    parameters.
     """
     family: type[TaskFamily] = plugins.load(plugins.TASKS, name, pointer=f"{pointer}/name")
     label = f"task '{name}'"
     checked = plugins.checked_params(family, params, label=label, pointer=f"{pointer}/params")
     assert checked is not None  # plugins.load refuses a family without Params
-    return plugins.constructed(family, checked, label=label, pointer=f"{pointer}/name")
+    made: TaskFamily = plugins.constructed(family, checked, label=label, pointer=f"{pointer}/name")
+    bound: object = getattr(made, "return_bound", 0.0)
+    if not hasattr(bound, "__float__"):
+        raise InvalidArgumentError(
+            f"{label} has return_bound = {bound!r}, which is no number; give the largest team "
+            "reward of one episode",
+            pointer=f"{pointer}/name",
+        )
+    return made
 
 
 def make_environment(family: TaskFamily, sandbox: Sandbox | None) -> Environment:

@@ -48,6 +48,11 @@ class SimpleTask:
         An agent has those of a base class's ``local_terms``, unless ``terms`` are declared nearer.
         """
         super().__init_subclass__()
+        if isinstance(cls.agents, str):
+            raise TypeError(
+                f"{cls.__name__}.agents is a text, whose letters would be the agents; write "
+                f'agents = ("{cls.agents}",)'
+            )
         if not cls.__dict__.get("name"):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if "local_terms" not in cls.__dict__:
@@ -95,6 +100,13 @@ class SimpleTask:
         **terms: float,
     ) -> Transition:
         """A transition to ``state``: ``reward`` for the team, ``terms`` for the acting agent."""
+        for name, paid in {"reward": reward, **terms}.items():
+            if not hasattr(paid, "__float__"):  # float() takes texts, too
+                raise TypeError(f"transition() was given {name}={paid!r}; give a number")
+        flags: dict[str, object] = {"done": done, "success": success}
+        for name, flag in flags.items():
+            if not isinstance(flag, int):  # 0 and 1 are taken for what they mean
+                raise TypeError(f"transition() was given {name}={flag!r}; give True or False")
         packed = pack_state(state, done=done, success=success)
         return Transition(packed, float(reward), terms, done, success, info or {})
 

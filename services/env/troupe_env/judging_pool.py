@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
-from troupe.episodes.judge import first_state, observations_of, outcomes
+from troupe.episodes.judge import first_state, observations_of, outcomes, without_exit
 from troupe.episodes.ports import Outcome, Start
 from troupe.errors import (
     DeadlineError,
@@ -143,7 +143,7 @@ class JudgingPool:
         thread = threading.get_ident()
         self._deadlines[thread] = deadline
         try:
-            return work()
+            return without_exit(work)
         finally:
             del self._deadlines[thread]
 
@@ -194,7 +194,7 @@ def _blamed(loaded: Loaded, state: bytes, *, is_ours: bool) -> Generator[None]:
             yield
     except (TroupeError, TimeoutError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter would end the process
         if is_transient(error):
             raise
         name, what = loaded.family.name, f"{type(error).__name__}: {error}"

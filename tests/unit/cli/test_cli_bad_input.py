@@ -249,6 +249,17 @@ def test_command_when_it_is_unknown_then_exits_2(capsys: pytest.CaptureFixture[s
     assert "trian" in capsys.readouterr().err
 
 
+def test_command_when_code_ends_it_with_a_text_then_says_it_and_exits_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "quits.py").write_text(
+        "import sys, troupe\n\nclass Quits(troupe.SimpleTask):\n"
+        "    def draw(self, rng):\n        sys.exit('bad data')\n"
+    )
+    assert run(["check", "quits.py:Quits"]) == 1
+    assert capsys.readouterr().err == "bad data\n"
+
+
 def test_audit_when_the_task_is_unknown_then_says_so_and_its_own_defaults_are_valid(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import sys
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -67,6 +68,10 @@ def broken(transition: JudgedTransition, task: Task) -> float:
     raise KeyError("no such word")
 
 
+def leaves(transition: JudgedTransition, task: Task) -> float:
+    sys.exit("bad data")
+
+
 def gives(value: Any) -> Any:
     return lambda transition, task: value
 
@@ -122,6 +127,8 @@ def test_reward_when_it_gives_a_number_then_that_is_its_term(function, params, v
     [
         ("broken", "raised KeyError: 'no such word' (at "),
         ("broken", f", line {broken.__code__.co_firstlineno + 1}, in broken: `raise KeyError("),
+        ("leaves", "raised SystemExit: bad data (at "),
+        ("leaves", f", line {leaves.__code__.co_firstlineno + 1}, in leaves: `sys.exit("),
         ("nan", "gave nan"),
         ("infinite", "gave inf"),
         ("text", "gave '1'"),

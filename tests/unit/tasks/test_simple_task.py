@@ -1,9 +1,13 @@
 """SimpleTask, and families that have only what a family must have."""
 
 import math
+import re
+import sys
+from fractions import Fraction
 from random import Random
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -266,6 +270,43 @@ def test_simple_task_when_a_state_is_no_json_then_it_is_shown() -> None:
         CountDown().transition({"x": {1}})
 
 
+def test_simple_task_when_agents_are_a_text_then_the_tuple_is_named() -> None:
+    with pytest.raises(TypeError, match=r'Alone\.agents is a text.*agents = \("solver",\)$'):
+        type("Alone", (SimpleTask,), {"agents": "solver"})
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"reward": "1"}, "reward='1'; give a number"),
+        ({"reward": None}, "reward=None; give a number"),
+        ({"legal": "1"}, "legal='1'; give a number"),
+        ({"done": "no"}, "done='no'; give True or False"),
+        ({"success": None}, "success=None; give True or False"),
+    ],
+)
+def test_transition_when_a_value_is_of_another_type_then_named(
+    given: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(named)):
+        CountDown().transition({}, **given)
+
+
+@pytest.mark.parametrize("paid", [True, 1, np.float32(1), np.int64(1), np.bool_(True), Fraction(1)])
+def test_transition_when_the_reward_is_any_number_then_paid(paid: Any) -> None:
+    made = CountDown().transition({}, paid, done=1, success=True, legal=paid)
+    assert (made.team_reward, made.local_rewards["legal"]) == (1.0, paid)
+
+
+class Unbounded(CountDown):
+    return_bound: Any = "3"
+
+
+def test_family_when_its_bound_is_no_number_then_refused_as_it_is_loaded() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"has return_bound = '3', which is no number"):
+        load_family(f"{__name__}:Unbounded", {})
+
+
 class Raises(CountDown):
     def step(self, state: dict[str, Any], agent: str, action: str) -> Transition:
         return {}["x"]
@@ -279,6 +320,32 @@ async def test_dry_run_when_the_task_raises_then_one_sentence_names_its_line() -
     line = Raises.step.__code__.co_firstlineno + 1
     place = f"test_simple_task.py, line {line}, in step: "
     assert caught.value.message.endswith(place + '`return {}["x"]`). Correct its code')
+
+
+class Leaves(CountDown):
+    where = ""
+
+    def draw(self, rng: Random) -> dict[str, Any]:
+        return sys.exit("bad data") if self.where == "draw" else super().draw(rng)
+
+    def observe(self, state: dict[str, Any], agent: str) -> str:
+        return sys.exit("bad data") if self.where == "observe" else super().observe(state, agent)
+
+    def step(self, state: dict[str, Any], agent: str, action: str) -> Transition:
+        sys.exit("bad data")
+
+    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
+        return sys.exit("bad data") if self.where == "demonstrate" else "1"
+
+
+@pytest.mark.parametrize("where", ["draw", "observe", "step", "demonstrate"])
+async def test_dry_run_when_the_task_exits_then_its_line_is_named(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Leaves, "where", where)
+    document = starter_spec(f"{__name__}:Leaves", name="dryrun", is_small=True)
+    with pytest.raises(InvalidArgumentError, match=rf"SystemExit: bad data \(at .*, in {where}: "):
+        await dry_run(parse_spec(document))
 
 
 class Undrawn(SimpleTask):
