@@ -18,7 +18,9 @@ from troupe_trainer.samples import credit
 
 def _run(model: Path, run_dir: Path, kind: str = "grpo") -> LearnerState:
     """What a job with full weights and a KL to their reference leaves; the learner's state."""
-    algorithm = {"kind": kind, "group_size": 4, "loss": {"kl": {"coef": 0.01}}}
+    # Made-up tokens are clipped, and the policy is its reference still: the bonus has a gradient.
+    loss = {"kl": {"coef": 0.01}, "entropy_coef": 0.01}
+    algorithm = {"kind": kind, "group_size": 4, "loss": loss}
     policy = {"model": str(model), "train": FULL}
     spec = job_spec(model, algorithm=algorithm, policies={"shared": policy})
     run_dir.mkdir()
