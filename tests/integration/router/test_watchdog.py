@@ -61,6 +61,14 @@ class UnfinishedTracker:
         raise UnavailableError("the upload failed")
 
 
+class NamingTracker(UnfinishedTracker):
+    """Leaves the unique id of its run in the run folder."""
+
+    def close(self, state: str) -> None:
+        with (self._run.run_dir / "ids").open("a") as file:
+            file.write(f"{self._run.unique_id}\n")
+
+
 class HungTracker:
     """Never comes back from its first line."""
 
@@ -277,6 +285,21 @@ async def test_trackers_when_the_router_comes_back_then_no_line_is_told_twice(wo
     await second.close(LINES, "succeeded")
     with (record.run_dir / "tracking.csv").open() as file:
         assert [row["step"] for row in csv.DictReader(file)] == ["1", "2", "3"]
+
+
+async def test_trackers_when_another_platform_has_a_job_of_the_name_then_ids_differ(
+    world: World,
+) -> None:
+    record = await world.add_job(
+        job_spec(trackers=[{"kind": f"{__name__}:NamingTracker"}]), "running"
+    )
+    elsewhere = replace(record, created_at=record.created_at + 1)
+    for job in (record, replace(record, life=2), elsewhere):
+        trackers = await feed(world, job)
+        await trackers.close(LINES, "succeeded")
+    first, resumed, other = (record.run_dir / "ids").read_text().split()
+    assert first == resumed != other
+    assert other.startswith(f"{JOB}-")
 
 
 async def test_trackers_when_one_hangs_then_the_job_is_not_held(world: World) -> None:

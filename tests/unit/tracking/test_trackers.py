@@ -237,12 +237,13 @@ def test_mlflow_when_the_experiment_is_not_there_then_is_made(tmp_path: Path) ->
         uri = f"http://127.0.0.1:{server.server_port}"
         MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
         server.shutdown()
-    assert Empty.seen == ["experiments/create", "runs/create"]
+    assert Empty.seen == ["experiments/create", "runs/search", "runs/create"]
 
 
 def test_mlflow_when_the_spec_is_refused_then_one_run_has_every_line(tmp_path: Path) -> None:
     class Picky(_Mlflow):
-        begun: ClassVar[list[str]] = []
+        begun: ClassVar[list[tuple[str, list[str]]]] = []
+        sought: ClassVar[list[str]] = []
         steps: ClassVar[list[int]] = []
 
         def do_GET(self) -> None:
@@ -252,7 +253,9 @@ def test_mlflow_when_the_spec_is_refused_then_one_run_has_every_line(tmp_path: P
             sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             self.steps.extend(point["step"] for point in sent.get("metrics", ()))
             if self.path.endswith("runs/create"):
-                self.begun.append(sent["run_name"])
+                self.begun.append((sent["run_name"], [tag["value"] for tag in sent["tags"]]))
+            if self.path.endswith("runs/search"):
+                self.sought.append(sent["filter"])
             self._say(400 if "params" in sent else 200, b'{"run": {"info": {"run_id": "r"}}}')
 
         def _say(self, status: int, body: bytes) -> None:
@@ -263,13 +266,14 @@ def test_mlflow_when_the_spec_is_refused_then_one_run_has_every_line(tmp_path: P
     with ThreadingHTTPServer(("127.0.0.1", 0), Picky) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         uri = f"http://127.0.0.1:{server.server_port}"
-        tracker = MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
+        tracker = MlflowTracker(run(tmp_path, options={"tracking_uri": uri}, unique_id="demo-1-a"))
         with pytest.raises(UnavailableError, match="answered 400"):
             tracker.log(1, {"train/loss": 0.5})
         tracker.log(2, {"train/loss": 0.25})
         tracker.close("succeeded")
         server.shutdown()
-    assert (Picky.begun, Picky.steps) == (["demo-1"], [1, 2])
+    assert (Picky.begun, Picky.steps) == ([("demo-1", ["demo-1-a", "demo-1"])], [1, 2])
+    assert Picky.sought == ["tags.`troupe.unique_id` = 'demo-1-a'"]
 
 
 @pytest.mark.parametrize(
@@ -317,14 +321,13 @@ def test_tensorboard_when_written_then_its_own_reader_finds_curve_and_spec(tmp_p
 
 def test_wandb_when_two_jobs_are_tracked_then_each_has_its_own_run(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
-    names = ("demo-1", "demo-2")
-    given: dict[str, Any] = {"config": {}, "options": {"mode": "offline"}}
+    ids = ("demo-1-a", "demo-1-b")  # of one name, on two platforms that share a project
     make = plugins.load(plugins.TRACKERS, "wandb")
-    trackers = [make(TrackedRun(name, "demo", tmp_path / name, **given)) for name in names]
-    for tracker in trackers:
+    runs = [run(tmp_path / i, options={"mode": "offline"}, unique_id=i) for i in ids]
+    for tracker in [make(each) for each in runs]:
         tracker.close("succeeded")
     written = {path.name for path in tmp_path.glob("*/wandb/offline-run-*/run-*.wandb")}
-    assert written == {f"run-{name}.wandb" for name in names}
+    assert written == {f"run-{i}.wandb" for i in ids}
 
 
 def test_wandb_when_offline_then_leaves_a_run_with_its_history(tmp_path: Path) -> None:

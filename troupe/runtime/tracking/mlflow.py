@@ -24,7 +24,7 @@ _BATCH = 100
 """Parameters in one log-batch call: the server's limit."""
 _LONGEST_PARAM = 500
 _STATUS = {"": "RUNNING", "succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
-_TAG = "troupe.job_id"
+_TAG = "troupe.unique_id"
 _MAX_ANSWER_BYTES = 1 << 20
 """Largest answer that is read; those of the six calls are a few kilobytes."""
 
@@ -51,8 +51,9 @@ class MlflowTracker:
             _check_strange(uri)
         self._http = _client(uri, settings, is_configured_uri=is_configured_uri)
         experiment = self._experiment(run.project or "troupe")
-        run_id = self._find(experiment, run.job_id) if run.resumes else None
-        self._run_id = run_id or self._create(experiment, run.job_id)
+        tag = run.unique_id or run.job_id
+        run_id = self._find(experiment, tag)
+        self._run_id = run_id or self._create(experiment, run.job_id, tag)
         self._unsent: Mapping[str, Any] = {} if run_id else run.config
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -87,17 +88,17 @@ class MlflowTracker:
             return str(self._post("experiments/create", {"name": name})["experiment_id"])
         return str(found["experiment"]["experiment_id"])
 
-    def _find(self, experiment: str, job_id: str) -> str | None:
-        body = {"experiment_ids": [experiment], "filter": f"tags.`{_TAG}` = '{job_id}'"}
+    def _find(self, experiment: str, tag: str) -> str | None:
+        body = {"experiment_ids": [experiment], "filter": f"tags.`{_TAG}` = '{tag}'"}
         runs = cast("Sequence[Any]", self._post("runs/search", body).get("runs", ()))
         return str(runs[0]["info"]["run_id"]) if runs else None
 
-    def _create(self, experiment: str, job_id: str) -> str:
+    def _create(self, experiment: str, job_id: str, tag: str) -> str:
         body = {
             "experiment_id": experiment,
             "run_name": job_id,
             "start_time": int(time.time() * 1000),
-            "tags": [{"key": _TAG, "value": job_id}],
+            "tags": [{"key": _TAG, "value": tag}, {"key": "troupe.job_id", "value": job_id}],
         }
         return str(self._post("runs/create", body)["run"]["info"]["run_id"])
 

@@ -15,6 +15,7 @@ class TrackedRun:
 
     ``config`` is the job's spec; ``options`` are the tracker's settings from the spec;
     ``resumes`` means that the first steps were recorded before the job was resumed.
+    ``unique_id``: the job's on a server that several platforms share, where each has a "demo-1".
     """
 
     job_id: str
@@ -23,6 +24,7 @@ class TrackedRun:
     config: Mapping[str, Any]
     options: Mapping[str, Any]
     resumes: bool = False
+    unique_id: str = ""
 
 
 class Tracker(Protocol):

@@ -12,7 +12,7 @@ from troupe.spec import params
 
 
 class WandbTracker:
-    """One run with the job's id, so that a resumed job goes on in it."""
+    """One run of the job, by its unique id, so that a resumed job goes on in it."""
 
     class Params(params.Params):
         """Options, as `wandb.init` has them."""
@@ -28,7 +28,7 @@ class WandbTracker:
         options = self.Params.model_validate(run.options)
         self._run: Any = wandb.init(
             project=run.project or "troupe",
-            id=run.job_id,
+            id=run.unique_id or run.job_id,
             name=run.job_id,
             resume="allow",
             reinit="create_new",  # the runs of other jobs in this process stay theirs

@@ -156,6 +156,7 @@ class Trackers:
                 spec.model_dump(mode="json"),
                 tracker.options,
                 resumes=num_logged > 0,
+                unique_id=f"{self._job.job_id}-{round(self._job.created_at * 1000):x}",
             )
             self._threads.append(TrackerThread(tracker, run, num_logged))
             self._offered.append(num_logged)
