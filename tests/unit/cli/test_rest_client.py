@@ -140,17 +140,21 @@ def test_download_when_the_answer_is_of_another_success_then_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_job_when_the_router_restarts_then_is_asked_again() -> None:
-    calls = 0
+def refused_once(answer: httpx.Response) -> Callable[[httpx.Request], httpx.Response]:
+    """A router that is not up yet for the first request."""
+    came: list[httpx.Request] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
+        came.append(request)
+        if len(came) == 1:
             raise httpx.ConnectError("refused", request=request)
-        return httpx.Response(200, json=JOB)
+        return answer
 
-    with client(handler, retry_for_s=10.0) as rest:
+    return handler
+
+
+def test_job_when_the_router_restarts_then_is_asked_again() -> None:
+    with client(refused_once(httpx.Response(200, json=JOB)), retry_for_s=10.0) as rest:
         assert rest.job("demo-1").step == 1
 
 
@@ -217,18 +221,8 @@ def test_call_when_it_may_have_been_carried_out_then_is_not_sent_again(
 
 
 def test_delete_when_it_cannot_have_arrived_then_is_sent_again() -> None:
-    calls = 0
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise httpx.ConnectError("refused", request=request)
-        return httpx.Response(204)
-
-    with client(handler, retry_for_s=10.0) as rest:
+    with client(refused_once(httpx.Response(204)), retry_for_s=10.0) as rest:
         rest.delete("demo-1")
-    assert calls == 2
 
 
 def test_delete_when_the_connection_breaks_then_says_that_it_may_be_done() -> None:
