@@ -72,7 +72,8 @@ def test_redis_when_its_data_is_gone_then_ended_jobs_answer_as_before_and_a_runn
         assert "while it was running" in rested.reason
         assert find_leader("TROUPE_TRAINER_JOB_ID", cut.job_id) is None, "its trainer still runs"
         assert answers(platform, whole) == before
-        assert "succeeded" in platform.troupe("resume", whole).stdout
+        refused = platform.troupe("resume", whole)
+        assert (refused.returncode, "succeeded" in refused.stderr) == (2, True), refused.stderr
         client.resume(cut.job_id)
         until(lambda: client.job(cut.job_id).is_over)
         ended = client.job(cut.job_id)
