@@ -92,7 +92,7 @@ class CheckedEnvironment:
                 raise
             self._findings.fail(check, f"{label} raised {_named(error)}")
             raise BrokenStepError from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._findings.fail(check, f"{label} raised {_named(error)}")
             raise BrokenStepError from error
         took_s = time.perf_counter() - began

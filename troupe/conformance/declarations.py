@@ -72,7 +72,7 @@ def unknown_agent(subject: Subject) -> None:
                 call()
             except InvalidArgumentError:
                 subject.findings.fact("unknown_agent", f"{name} refuses it")
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 subject.findings.fail(
                     "unknown_agent", f"{name} raised {type(error).__name__}: {clipped(str(error))}"
                 )

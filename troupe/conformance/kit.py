@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from troupe.code_places import raised_in
 from troupe.conformance import declarations, processes, purity, rewards, tasksets
 from troupe.conformance.findings import BrokenStepError, GaveUpError
 from troupe.conformance.limits import CheckLimits
@@ -11,7 +12,7 @@ from troupe.conformance.report import Check, CheckReport, Outcome
 from troupe.conformance.subject import Reference, Subject
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import TaskFamily
+from troupe.tasks.family import Task, TaskFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def check_family(
     ``only`` names the checks to run (default: all); ``on_check`` hears of each as it begins.
 
     Raises:
-        InvalidArgumentError: ``only`` names no check, or the family has no tasks to play.
+        InvalidArgumentError: ``only`` names no check, or the family gives no tasks to play.
         TroupeError: an infrastructure failure (retryable), not a fault of the family.
 
     Example: ``check_family(PlanPath(PlanPathParams())).is_ok``.
@@ -141,7 +142,7 @@ def check_family(
             f"there is no check {', '.join(unknown)}; known: {', '.join(CHECKS)}"
         )
     subject = Subject(family, reference=reference, sandbox=sandbox, limits=limits or CheckLimits())
-    if not subject.tasks:
+    if not _tasks(subject):
         raise InvalidArgumentError(f"task '{family.name}' has no tasks in any split")
     selected = set(only or CHECKS)
     # A check on every step needs the steps of all other checks.
@@ -164,6 +165,19 @@ def check_family(
     return CheckReport(family.name, params, checks)
 
 
+def _tasks(subject: Subject) -> tuple[Task, ...]:
+    try:
+        return subject.tasks
+    except TroupeError:
+        raise
+    except (Exception, SystemExit) as error:
+        place = raised_in(error)
+        raise InvalidArgumentError(
+            f"task '{subject.family.name}' can't give its tasks: {type(error).__name__}: {error}"
+            f"{f' (at {place})' if place else ''}. Correct its code"
+        ) from error
+
+
 def _run(subject: Subject, name: str, run: Callable[[Subject], None]) -> float:
     began = time.monotonic()
     try:
@@ -176,7 +190,7 @@ def _run(subject: Subject, name: str, run: Callable[[Subject], None]) -> float:
         if error.retryable:
             raise
         subject.findings.fail(name, f"{type(error).__name__}: {error.message}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Anything that a family does wrong is a finding, not a crash of the kit.
         subject.findings.fail(name, f"the family raised {type(error).__name__}: {error}")
     return time.monotonic() - began

@@ -86,7 +86,7 @@ def chosen(subject: Subject, policy: Policy, state: bytes, agent: str, rng: Rand
     """The policy's text; raising or returning no text is a finding under ``policies``."""
     try:
         action = claimed(policy(state, agent, rng))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         subject.findings.fail(
             "policies", f"{_name(policy)} for '{agent}' raised {type(error).__name__}: {error}"
         )

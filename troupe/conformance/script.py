@@ -39,7 +39,7 @@ def fields_of_script(
             done = env.step(state, agent, action)
         except TroupeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             entries.append({**prompts, **acts, "raised": type(error).__name__})
             break
         entries.append({**prompts, **acts, **digest.fields_of(done)})

@@ -50,7 +50,7 @@ def task_range(subject: Subject) -> None:
                 taskset.task(split, index)
             except InvalidArgumentError:
                 continue
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 subject.findings.fail(
                     "task_range", f"task({split!r}, {index}) raised {type(error).__name__}: {error}"
                 )

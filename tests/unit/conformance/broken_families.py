@@ -149,6 +149,12 @@ def _raises_on_odd_digits(env, state, agent, action, t):
     return _replaced(t, info={"numbers": len(numbers)})
 
 
+def _exits_on_empty_text(env, state, agent, action, t):
+    if not action:
+        raise SystemExit(0)
+    return t
+
+
 def _slow_on_long_text(env, state, agent, action, t):
     if len(action) > 500_000:
         time.sleep(0.15)
@@ -278,6 +284,16 @@ class GlobalRandomPolicy(Counting):
         return f"say {random.random()}"
 
 
+class ExitingPolicy(Counting):
+    def demonstrate(self, state, agent, rng):
+        raise SystemExit(0)
+
+
+class ExitingTaskset(Counting):
+    def taskset(self):
+        raise SystemExit(0)
+
+
 class HashOrderPolicy(Counting):
     def demonstrate(self, state, agent, rng):
         return sorted({"say", *(f"word{n}" for n in range(30))}, key=hash)[0]
@@ -369,6 +385,7 @@ RandomReward = _with_step(_random_reward)
 HashOrder = _with_step(_hash_order)
 Farmable = _with_step(_farmable)
 PaidExample = _with_step(_pays_the_example)
+ExitsOnEmptyText = _with_step(_exits_on_empty_text)
 RaisesOnOddDigits = _with_step(_raises_on_odd_digits)
 SlowOnLongText = _with_step(_slow_on_long_text)
 Slow = _with_step(_slow)

@@ -22,6 +22,7 @@ BROKEN = [
     ("Farmable", "return_bound"),
     ("PaidExample", "lazy_unpaid"),
     ("RaisesOnOddDigits", "any_text"),
+    ("ExitsOnEmptyText", "any_text"),
     ("SlowOnLongText", "step_time"),
     ("HangsOnEmptyText", "step_time"),
     ("InfoWithBytes", "info_json"),
@@ -38,6 +39,7 @@ BROKEN = [
     ("NoRange", "task_range"),
     ("AnyAgent", "unknown_agent"),
     ("GlobalRandomPolicy", "policies"),
+    ("ExitingPolicy", "policies"),
     ("PoorScript", "scripted_beats_random"),
     ("RepeatedWords", "vocabulary"),
     ("NoBound", "declared"),
@@ -72,6 +74,11 @@ def test_check_family_when_one_promise_is_broken_then_its_check_fails(
     assert report[check].evidence
     assert report[check].advice
     assert not report.is_ok
+
+
+def test_check_family_when_its_tasks_cannot_be_had_then_names_the_line() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"SystemExit: 0 \(at .*broken_families.py"):
+        check_family(families.ExitingTaskset(families.Params()), limits=QUICK)
 
 
 @pytest.mark.parametrize("name", ["HashOrder", "HashOrderPolicy"])
