@@ -336,6 +336,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 async def test_store_when_a_trainer_died_then_its_successor_deletes_what_it_left(fleet: Fleet):
+    foreign = fleet.store / "job" / "p" / "README.txt"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("of others")
     for life in (range(3), range(2, 5)):
         publish = fleet.publisher("store")
         for version in life:
@@ -343,5 +346,6 @@ async def test_store_when_a_trainer_died_then_its_successor_deletes_what_it_left
             await publish.publish(fleet.trainer.export(version))
             await publish.forget_before("p", version)
         await publish.close()
+    assert foreign.read_text() == "of others"
     left = sorted(p.name.split("-")[0] for p in fleet.store.rglob("*") if p.is_file())
-    assert left == ["v00004", "v00004"]
+    assert left == ["README.txt", "v00004", "v00004"]

@@ -231,6 +231,15 @@ async def test_commit_version_when_lower_then_conflict(redis: Redis):
     assert await ledger.digests() == {"a": "d10", "b": "d2"}
 
 
+async def test_count_failure_when_one_is_asked_for_again_then_it_counts_once(redis: Redis):
+    ledger, [(first, _), (second, _)] = await opened(redis, 2)
+    told = [
+        await ledger.count_failure(ticket, "no memory", failure)
+        for ticket, failure in ((first, "a"), (first, "a"), (second, "a"), (first, "b"))
+    ]
+    assert told == [1, 1, 1, 2]
+
+
 async def test_fail_when_said_twice_then_the_first_reason_stays(redis: Redis):
     ledger = StepLedger(redis, "j")
     assert (await ledger.failure(), await ledger.result()) == (None, None)

@@ -144,12 +144,15 @@ class StepLedger:
         with redis_errors(f"dropping of ticket {ticket.ticket_id}"):
             return await self._drop_ticket(keys=script_keys, args=args) == 1
 
-    async def count_failure(self, ticket: Ticket, reason: str) -> int:
-        """Count one more failure of playing the ticket; the number so far, over all deliveries."""
+    async def count_failure(self, ticket: Ticket, reason: str, failure_id: str) -> int:
+        """Count one more failure of playing the ticket; the number so far, over all deliveries.
+
+        Asked again at once with the same ``failure_id``, it counts nothing more.
+        """
         with redis_errors(f"failure of ticket {ticket.ticket_id}"):
             return await self._count_failure(
                 keys=[keys.round_state(self._job_id, ticket.round_id)],
-                args=[ticket.ticket_id, reason],
+                args=[ticket.ticket_id, reason, failure_id],
             )
 
     async def episodes(

@@ -101,10 +101,14 @@ return is_first and 1 or 0
 )
 
 COUNT_FAILURE = """
--- KEYS round; ARGV ticket_id reason. A round that is gone keeps no count.
+-- KEYS round; ARGV ticket_id reason failure_id. A round that is gone keeps no count.
 if redis.call('EXISTS', KEYS[1]) == 0 then return 1 end
-redis.call('HSET', KEYS[1], 'last_failure', ARGV[2])
-return redis.call('HINCRBY', KEYS[1], 'failed:' .. ARGV[1], 1)
+local count, last = 'failed:' .. ARGV[1], 'last_failure_id:' .. ARGV[1]
+if redis.call('HGET', KEYS[1], last) ~= ARGV[3] then
+  redis.call('HSET', KEYS[1], 'last_failure', ARGV[2], last, ARGV[3])
+  redis.call('HINCRBY', KEYS[1], count, 1)
+end
+return tonumber(redis.call('HGET', KEYS[1], count))
 """
 
 MARK_RECORDED = (

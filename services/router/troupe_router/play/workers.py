@@ -294,8 +294,10 @@ class EpisodeWorkers:
         """How often playing ``ticket`` has failed, ``error`` included."""
         if end := end_of_error(error):
             attempts.program_ends[end] += 1
+        failure_id = uuid.uuid4().hex
         attempt = await self._ask(
-            lambda: self._ledger.count_failure(ticket, _reason(error)), "failure of a ticket"
+            lambda: self._ledger.count_failure(ticket, _reason(error), failure_id),
+            "failure of a ticket",
         )
         _log.warning(
             "episode.failed",

@@ -4,6 +4,7 @@ Owns the keys. The manifest is written last: where it exists, the file is comple
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -18,6 +19,7 @@ from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish.transport import Send, Target
 
 _log = get_logger(__name__)
+_STORED = re.compile(r"v(\d+)-[0-9a-f]+\.safetensors(?:\.manifest\.json)?")
 
 
 class StoredTransport:
@@ -67,7 +69,8 @@ class StoredTransport:
     def _delete(self, key: str) -> None:
         kept = {entry for held in self._stored_keys for entry in _entries(held)}
         stored = self._store.keys(key.rpartition("/")[0])
-        older = [e for e in stored if e not in kept and _version(e) <= _version(key)]
+        newest = _version(key)
+        older = [e for e in stored if e not in kept and 0 <= _version(e) <= newest]
         for entry in dict.fromkeys([*_entries(key), *older]):
             self._store.delete(entry)
 
@@ -83,7 +86,9 @@ class StoredTransport:
 
 
 def _version(key: str) -> int:
-    return int(key.rpartition("/")[2].partition("-")[0].removeprefix("v"))
+    """Of a weights file or its manifest; -1 for what others put there."""
+    name = _STORED.fullmatch(key.rpartition("/")[2])
+    return int(name[1]) if name else -1
 
 
 def _entries(key: str) -> tuple[str, str]:
