@@ -8,6 +8,7 @@ files.
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,13 @@ SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 HEIGHT, SPAN = 8, 8
 FROM_ZERO = ("percentunit", "s", "reqps")
 """Units whose axis begins at zero."""
+PLATFORM = ("namespace", "release")
+"""Labels that tell platforms behind one Prometheus apart; absent where there is only one."""
+SERIES = re.compile(r"\b(troupe_\w+)(?:\{([^}]*)\})?")
 
 
 def build(board: dict[str, Any]) -> Dashboard:
-    """The dashboard of ``board``: a data-source variable, a job variable, rows of panels."""
+    """The dashboard of ``board``: variables of data source, platform and job; rows of panels."""
     source = dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus")
     builder = (
         dashboard.Dashboard(board["title"])
@@ -53,23 +57,41 @@ def build(board: dict[str, Any]) -> Dashboard:
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .with_variable(source)
     )
+    # ".*" takes in series without the label too.
+    for label in PLATFORM:
+        builder = builder.with_variable(picker(label, "troupe_service_is_serving", label, ".*"))
     if board["of_job"]:
-        builder = builder.with_variable(
-            dashboard.QueryVariable("job")
-            .label("Job")
-            .datasource(SOURCE)
-            .query("label_values(troupe_job_planned_steps, job_id)")
-            .include_all(True)
-            .multi(True)
-            .all_value(".+")
-            .current(VariableOption(text="All", value="$__all"))
-            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-        )
+        series = of_platform("troupe_job_planned_steps")
+        builder = builder.with_variable(picker("job", series, "job_id", ".+"))
     for row in board["rows"]:
         builder = builder.with_row(dashboard.Row(row["title"]))
         for panel in row["panels"]:
             builder = builder.with_panel(build_panel(panel))
     return builder.build()
+
+
+def picker(name: str, series: str, label: str, everything: str) -> dashboard.QueryVariable:
+    """A variable of the values of a label, all of them at first."""
+    return (
+        dashboard.QueryVariable(name)
+        .label(name.capitalize())
+        .datasource(SOURCE)
+        .query(f"label_values({series}, {label})")
+        .include_all(True)
+        .multi(True)
+        .all_value(everything)
+        .current(VariableOption(text="All", value="$__all"))
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    )
+
+
+def of_platform(expression: str) -> str:
+    """``expression`` over the chosen platforms' series, with no two platforms' in one group."""
+    chosen = ",".join(f'{label}=~"${label}"' for label in PLATFORM)
+    expression = SERIES.sub(
+        lambda found: f"{found[1]}{{{','.join(filter(None, (chosen, found[2])))}}}", expression
+    )
+    return expression.replace(" by (", f" by ({', '.join(PLATFORM)}, ")
 
 
 def build_panel(panel: dict[str, Any]) -> timeseries.Panel | stat.Panel:
@@ -83,7 +105,8 @@ def build_panel(panel: dict[str, Any]) -> timeseries.Panel | stat.Panel:
     if "maximum" in panel:
         built = built.max(panel["maximum"])
     for index, query in enumerate(panel["queries"]):
-        target = prometheus.Dataquery().expr(query["expr"]).legend_format(query["legend"])
+        legend = " ".join([query["legend"], *(f"{{{{{label}}}}}" for label in PLATFORM)])
+        target = prometheus.Dataquery().expr(of_platform(query["expr"])).legend_format(legend)
         built = built.with_target(target.ref_id(chr(ord("A") + index)))
     if isinstance(built, timeseries.Panel):
         built = drawn(built, is_stacked=panel.get("stacked", False))

@@ -182,8 +182,11 @@ def test_service_down_when_monitored_under_any_name_then_its_rule_takes_in_every
     jobs = [each["relabelings"][0] for each in (of_router, of_workers)]
     assert all(job["targetLabel"] == "job" for job in jobs)
     assert all(re.fullmatch(known, job["replacement"]) for job in jobs)
+    # Job ids repeat from release to release of a namespace.
+    release = {"targetLabel": "release", "replacement": "t"}
+    assert all(release in each["relabelings"] for each in (of_router, of_workers))
     # Ranks on further nodes have no admin port.
-    [_, rank] = of_workers["relabelings"]
+    rank = of_workers["relabelings"][-1]
     assert rank["action"] == "drop"
     assert [i for i in ("", "0", "1", "10") if re.fullmatch(rank["regex"], i)] == ["1", "10"]
 

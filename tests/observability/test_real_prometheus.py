@@ -4,6 +4,7 @@ Slow (it trains a small job), so it runs with ``make test-observability``.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -105,7 +106,7 @@ def expressions() -> list[tuple[str, str]]:
     for path in BOARDS:
         for panel in json.loads(path.read_text())["panels"]:
             for target in panel.get("targets", []):
-                text = target["expr"].replace('"$job"', '".+"')
+                text = re.sub(r"\$(job|namespace|release)\b", ".*", target["expr"])
                 found.append((f"{path.stem}: {panel['title']}", text))
     return found
 

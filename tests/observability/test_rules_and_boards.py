@@ -153,17 +153,40 @@ def test_expression_when_every_router_shows_its_gauge_then_routers_are_not_added
     assert shared and [text for text in shared if not text.startswith("max by (")] == []
 
 
-def pickers(path: Path) -> list[dict[str, Any]]:
-    """The board's variable of jobs, if it has one."""
-    return [v for v in json.loads(path.read_text())["templating"]["list"] if v["name"] == "job"]
+def test_expression_when_platforms_share_a_prometheus_then_none_groups_or_matches_two() -> None:
+    """Job ids repeat from platform to platform."""
+    texts = [*(a["expr"] for a in alerts()), *(e for path in BOARDS for e in expressions(path))]
+    groups = [group for text in texts for group in re.findall(r"\b(?:by|on) \(([^)]+)\)", text)]
+    assert groups and [g for g in groups if not g.startswith("namespace, release, ")] == []
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda p: p.stem)
+def test_dashboard_when_a_platform_is_picked_then_each_series_is_of_it(path: Path) -> None:
+    of_picked = r'(troupe_[a-z0-9_]+)\{namespace=~"\$namespace",release=~"\$release"'
+    for text in expressions(path):
+        assert re.findall(of_picked, text) == METRIC.findall(text), text
+    # Series without the labels are among all.
+    assert [v["allValue"] for v in pickers(path, "namespace", "release")] == [".*", ".*"]
+
+
+def pickers(path: Path, *names: str) -> list[dict[str, Any]]:
+    """The board's variables of these names, those that it has."""
+    return [v for v in json.loads(path.read_text())["templating"]["list"] if v["name"] in names]
+
+
+def pick_all(expression: str) -> str:
+    """``expression`` with the variables at All."""
+    return re.sub(r"\$(job|namespace|release)\b", ".*", expression)
 
 
 def test_dashboard_when_it_picks_jobs_then_they_are_listed_again_with_each_time_range() -> None:
-    found = [variable for path in BOARDS for variable in pickers(path)]
+    found = [variable for path in BOARDS for variable in pickers(path, "job")]
     assert found and [variable["refresh"] for variable in found] == [2] * len(found)
 
 
-@pytest.mark.parametrize("path", [*filter(pickers, BOARDS)], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in BOARDS if pickers(path, "job")], ids=lambda p: p.stem
+)
 def test_dashboard_when_it_picks_jobs_then_each_series_of_a_job_is_of_those(path: Path) -> None:
     for text in expressions(path):
         picked = re.findall(r'(troupe_[a-z0-9_]+)\{[^}]*job_id=~"\$job"', text)
@@ -194,7 +217,7 @@ def test_cost_when_rounds_are_played_ahead_then_shows_the_pace_and_not_a_steps_o
     at_20_min = {"Seconds per step": 20.0, "Steps that remain, hours": (100 - 61) * 20 / 3600}
     checks = [
         {
-            "expr": f"round({shown[title].replace('$job', '.+')}, 0.001)",
+            "expr": f"round({pick_all(shown[title])}, 0.001)",
             "eval_time": "20m",
             "exp_samples": [{"labels": '{job_id="a"}', "value": round(value, 3)}],
         }
