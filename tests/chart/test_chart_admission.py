@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from chart_world import CHART, EVERYTHING, ROOT, VALUES, Manifests, Render
 from kube_attacks import CHANGES, OTHER, launched, other_attacks, workload_attacks
 from kube_policy import Policy
@@ -12,7 +13,7 @@ from troupe.spec import JobSpec, load_spec
 
 ROUTER = "system:serviceaccount:here:t-troupe-router"
 KIND = "ValidatingAdmissionPolicy"
-NAME = "here-t-troupe-launcher"
+NAME = "here.t-troupe-launcher"
 SETS = (
     "trainer.nodes=2",
     'imagePullSecrets=[{"name":"pull"}]',
@@ -89,6 +90,18 @@ def test_router_when_it_reaches_for_another_secret_then_each_way_is_refused_in_w
 def test_binding_when_rendered_then_denies(render: Render) -> None:
     binding = render().one("ValidatingAdmissionPolicyBinding", NAME)
     assert binding["spec"] == {"policyName": NAME, "validationActions": ["Deny"]}
+
+
+def test_policy_when_names_of_two_releases_join_to_one_text_then_each_has_its_own(
+    helm: str,
+) -> None:
+    names: list[str] = []
+    for release, namespace in (("dev-troupe", "ml"), ("troupe", "ml-dev")):
+        argv = [helm, "template", release, str(CHART), "--namespace", namespace]
+        argv += ["--kube-version", "1.31.0", "--show-only", "templates/admission-policy.yaml"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+        names += [found["metadata"]["name"] for found in yaml.safe_load_all(done.stdout)]
+    assert names == ["ml.dev-troupe-launcher"] * 2 + ["ml-dev.troupe-launcher"] * 2
 
 
 def test_policy_when_nothing_is_launched_or_it_is_turned_off_then_is_absent(

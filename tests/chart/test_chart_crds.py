@@ -4,12 +4,14 @@ The schemas are those of ``crds/`` (scripts/get_crds.py). Rules in CEL are not c
 """
 
 import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from chart_world import Manifests, Object, Render
+from chart_world import CHART, Manifests, Object, Render
 from test_chart_gateway import FROM, GATEWAY, KEYS, SECRETS
 
 SCHEMAS = {
@@ -71,6 +73,20 @@ def test_object_when_a_field_is_wrong_then_is_refused(
     good = manifests.of(kind)[0]
     with pytest.raises(jsonschema.ValidationError):
         validate({**good, "spec": {**good["spec"], name: value}})
+
+
+def test_monitors_when_their_labels_are_common_ones_too_then_have_each_once(helm: str) -> None:
+    argv = [helm, "template", "t", str(CHART), "--show-only", "templates/monitors.yaml"]
+    for one in (*MONITORS, "commonLabels.team=research", "monitoring.labels.team=alerts"):
+        argv += ["--set", one]
+    text = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+    kinds = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
+    monitors = [
+        one for one in text.split("\n---\n") if re.search(f"^kind: ({'|'.join(kinds)})$", one, re.M)
+    ]
+    assert len(monitors) == len(kinds)
+    for each in monitors:
+        assert re.findall(r"^    team: (.*)$", each, re.MULTILINE) == ["alerts"]
 
 
 def validate(found: Object) -> None:

@@ -135,5 +135,8 @@ def test_notes_when_rendered_then_say_the_next_command_and_what_was_never_run(
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     shown = " ".join(yaml.safe_load(done.stdout)["text"].split())
     assert "helm test t -n here" in shown
+    # A running job's trainer is a Job of the release too.
+    models = "app.kubernetes.io/component in (model,download)"
+    assert f"job -l 'app.kubernetes.io/instance=t,{models}'" in shown
     assert "port-forward service/t-troupe-router 8480:8480" in shown
     assert "run it on more nodes" in shown

@@ -144,6 +144,17 @@ def test_role_when_rendered_then_reads_no_secret_and_has_no_wildcard(manifests: 
             assert {"patch", "deletecollection"}.isdisjoint(rule["verbs"])
 
 
+def test_role_when_rendered_then_reads_and_changes_no_lease_but_the_routers(
+    manifests: Manifests,
+) -> None:
+    for role in manifests.of("Role"):
+        rules = [rule for rule in role["rules"] if "leases" in rule["resources"]]
+        named = {verb: rule.get("resourceNames", []) for rule in rules for verb in rule["verbs"]}
+        own = ["t-troupe-router"]
+        # A rule with names grants no `create`, whose name is not known when it is judged.
+        assert named == {"create": [], "get": own, "update": own}
+
+
 def test_pods_when_rendered_then_get_no_service_links(manifests: Manifests) -> None:
     for name, _, spec in manifests.pods():
         assert spec["enableServiceLinks"] is False, name

@@ -1,6 +1,7 @@
 """Values that are wrong are refused in words; the schema knows every setting and nothing else."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +66,18 @@ OWN_TO_CHART = {
         ('persistence.runs.size="much"', "'/persistence/runs/size'"),
         ("rollout.pools=[]", "'/rollout/pools': minItems"),
         ('nameOverride="My Team"', "'/nameOverride'"),
+        (
+            'commonLabels={"app.kubernetes.io/component":"ml"}',
+            "invalid propertyName 'app.kubernetes.io/component'",
+        ),
+        (
+            'commonLabels={"troupe.dev/pool":"a"}',
+            "invalid propertyName 'troupe.dev/pool'",
+        ),
+        (
+            'monitoring.labels={"helm.sh/chart":"a"}',
+            "invalid propertyName 'helm.sh/chart'",
+        ),
         ("singleNode=false", "ReadWriteOnce and singleNode is false"),
         (f"rollout.pools=[{POOL}}},{POOL}}}]", 'two pools named "a"'),
         (
@@ -117,6 +130,18 @@ def test_values_when_wrong_then_helm_says_what_and_where(
     refuse: Refuse, given: str, words: str
 ) -> None:
     assert words in refuse(given)
+
+
+@pytest.mark.parametrize("release", ["4gpu", "team.a"])
+def test_release_when_its_name_begins_no_services_then_is_refused_and_may_be_overridden(
+    helm: str, release: str
+) -> None:
+    argv = [helm, "template", release, str(CHART)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert f'"{release}-troupe", of the release\'s name' in done.stderr
+    assert "set fullnameOverride" in done.stderr
+    argv += ["--set", "fullnameOverride=team"]
+    subprocess.run(argv, capture_output=True, timeout=60, check=True)
 
 
 def _objects(schema: Any, at: str = "") -> Iterator[tuple[str, Object]]:

@@ -1,5 +1,6 @@
 {{/* What a schema can't say. Each message names the value and the way out. */}}
 {{- define "troupe.check" -}}
+{{- include "troupe.checkNames" . -}}
 {{- include "troupe.checkVolumes" . -}}
 {{- include "troupe.checkPools" . -}}
 {{- include "troupe.checkModels" . -}}
@@ -17,6 +18,14 @@
 {{- include "troupe.checkTls" . -}}
 {{- include "troupe.checkServe" . -}}
 {{- include "troupe.checkBundles" . -}}
+{{- end -}}
+
+{{/* Services are stricter than the objects before them: an install would fail half-way. */}}
+{{- define "troupe.checkNames" -}}
+{{- $full := include "troupe.fullname" . -}}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $full) -}}
+{{- fail (printf "%q, of the release's name, can't begin the name of a Service (a letter, then letters, digits and hyphens): name the release otherwise, or set fullnameOverride." $full) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "troupe.checkPrograms" -}}

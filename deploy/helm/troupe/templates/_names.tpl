@@ -27,13 +27,14 @@ troupe.dev/pool: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* (dict "root" $ "component" "router" "more" $labels): of two values of one key that of "more" holds. */}}
 {{- define "troupe.labels" -}}
 {{ include "troupe.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/part-of: troupe
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
-{{- with .root.Values.commonLabels }}
+{{- with merge dict (.more | default dict) .root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -29,7 +29,10 @@ _HASH = 8
 
 
 def object_name(release: str, owner: str, workload: str = "") -> str:
-    """A DNS label for a job's object; two owners never share one.
+    """A DNS label for a job's object; two owners of one release never share one.
+
+    Of two releases they may (``math-x-1`` of ``troupe``, ``x-1`` of ``troupe-math``). A running
+    job's anchor is found by this name, so another scheme would lose it in an upgrade.
 
     Example: ``object_name("troupe", "demo-1", "trainer") == "troupe-demo-1-trainer"``.
     """
