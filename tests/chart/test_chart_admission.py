@@ -21,7 +21,7 @@ SETS = (
     'image.tag="1.2.3"',
     'env.sandbox={"level":"namespaces","seccompProfile":"profiles/troupe.json"}',
     'commonLabels={"team":"research"}',
-    'redis={"enabled":false,"external":{"urlSecret":{"name":"redis-url"},"egressTo":[{"podSelector":{}}]}}',
+    'redis={"enabled":false,"external":{"urlSecret":{"name":"redis-url"},"caSecret":{"name":"redis-ca"},"egressTo":[{"podSelector":{}}]}}',
     "tls.enabled=false",
     'trainer={"extraEnv":{"HF_TOKEN":{"valueFrom":{"secretKeyRef":{"name":"hub","key":"token"}}}}}',
 )

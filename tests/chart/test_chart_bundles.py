@@ -26,8 +26,8 @@ def variables(manifests: Manifests, service: str) -> dict[str, Any]:
     }
 
 
-def egress(manifests: Manifests) -> list[Any]:
-    return manifests.one("NetworkPolicy", "t-troupe-env")["spec"]["egress"]
+def egress(manifests: Manifests, component: str = "env") -> list[Any]:
+    return manifests.one("NetworkPolicy", f"t-troupe-{component}")["spec"]["egress"]
 
 
 def test_bundles_when_not_asked_for_then_are_left_to_the_routers_default(render: Render) -> None:
@@ -56,3 +56,14 @@ def test_index_when_set_then_router_and_env_know_it_and_env_pods_reach_it_alone(
     without = egress(render([], 'launcher.kind="none"', *KEYS))
     assert to_index in egress(manifests)
     assert len(egress(manifests)) == len(without) + 1
+
+
+def test_index_when_a_team_is_served_then_its_pod_knows_it_and_reaches_dns_and_it_alone(
+    render: Render,
+) -> None:
+    manifests = render([], *INDEX, "serve.enabled=true", 'serve.team="runs/a"')
+    known = variables(manifests, "serve")["TROUPE_BUNDLE_INDEX"]
+    assert known == "https://index.example/simple"
+    to_dns, to_index = egress(manifests, "serve")
+    assert {port["port"] for port in to_dns["ports"]} == {53}
+    assert to_index == {"to": [PEER], "ports": [{"protocol": "TCP", "port": 443}]}

@@ -90,6 +90,19 @@ def test_model_jobs_when_their_template_changes_then_have_other_names(
     assert all(before[name] == after[name] for name in before.keys() & after.keys())
 
 
+def test_download_when_it_has_variables_then_no_other_pod_has_them(render: Render) -> None:
+    extra = (
+        'models.extraEnv={"HF_ENDPOINT":"https://hub.example","HTTPS_PROXY":"http://proxy:3128"}'
+    )
+    manifests = render([], MODEL, extra)
+    assert {
+        "HF_ENDPOINT": "https://hub.example",
+        "HTTPS_PROXY": "http://proxy:3128",
+    }.items() <= {each["name"]: each["value"] for each in download(manifests)["env"]}.items()
+    holders = [of for of, c, _ in manifests.containers() if "HF_ENDPOINT" in str(c.get("env"))]
+    assert len(holders) == 1
+
+
 def test_model_jobs_when_only_their_deadline_changes_then_keep_their_names(render: Render) -> None:
     before, after = (
         [job["metadata"]["name"] for job in render(*given).of("Job")]

@@ -129,7 +129,7 @@ def test_dns_when_it_listens_elsewhere_then_those_ports_are_open_and_no_others(
 HUB = '[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"protocol": "TCP", "port": 443}]}]'
 
 
-@pytest.mark.parametrize("component", ["router", "play", "trainer", "rollout"])
+@pytest.mark.parametrize("component", ["router", "play", "trainer", "rollout", "download"])
 def test_egress_when_a_rule_is_added_then_that_components_pods_alone_have_it(
     render: Render, component: str
 ) -> None:
@@ -151,14 +151,24 @@ def test_egress_when_of_env_or_no_rule_then_is_refused(refuse: Refuse) -> None:
     assert "'/networkPolicy/egress/router/0'" in words
 
 
-def test_metrics_when_monitored_then_open_to_the_named_namespace_alone(render: Render) -> None:
-    manifests = render([], "monitoring.podMonitor.enabled=true")
+@pytest.mark.parametrize("by", ["scrape", "podMonitor"])
+def test_metrics_when_monitored_then_open_to_the_named_namespace_alone(
+    render: Render, by: str
+) -> None:
+    manifests = render([], f"monitoring.{by}.enabled=true")
     for component in ("router", "rollout", "env", "trainer"):
         rules = manifests.one("NetworkPolicy", f"t-troupe-{component}")["spec"]["ingress"]
         [rule] = [r for r in rules if r["ports"][0]["port"] == 9090]
         [peer] = rule["from"]
         labels = peer["namespaceSelector"]["matchLabels"]
         assert labels == {"kubernetes.io/metadata.name": "monitoring"}
+
+
+def test_metrics_when_scraped_without_the_operator_then_nothing_needs_its_kinds(
+    render: Render,
+) -> None:
+    kinds = {found["kind"] for found in render([], "monitoring.scrape.enabled=true")}
+    assert kinds == {found["kind"] for found in render()}
 
 
 def test_peers_when_the_list_is_empty_then_no_rule_is_made_and_nobody_is_let_through(

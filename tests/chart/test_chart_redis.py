@@ -1,5 +1,7 @@
 """Redis' limits of memory and of disk."""
 
+import json
+
 import pytest
 from chart_world import Refuse, Render
 
@@ -48,3 +50,25 @@ def test_redis_when_no_part_of_its_limit_can_be_taken_then_refused_in_words(
     words = refuse('redis.resources.limits.memory="1.5Gi"')
     assert 'redis.resources.limits.memory is "1.5Gi"' in words
     assert "set redis.maxmemory" in words
+
+
+def test_redis_when_external_with_an_authority_of_its_own_then_those_who_ask_it_mount_that(
+    render: Render,
+) -> None:
+    external = {
+        "url": "rediss://cache.example:6379/0?ssl_ca_certs=/etc/troupe/redis-ca/ca.crt",
+        "caSecret": {"name": "redis-ca", "key": "ca.crt"},
+        "egressTo": [{"podSelector": {}}],
+    }
+    given = f"redis={json.dumps({'enabled': False, 'external': external})}"
+    manifests = render([], given, "play.replicas=1")
+    folders: dict[str, str] = {}
+    for _, container, pod in manifests.containers():
+        urls = [v for v in container.get("env", []) if v["name"].endswith("_REDIS_URL")]
+        mounts = [m for m in container["volumeMounts"] if m["name"] == "redis-ca"]
+        assert len(urls) == len(mounts), container["name"]
+        if mounts:
+            folders[container["name"]] = mounts[0]["mountPath"]
+            [secret] = [v["secret"] for v in pod["volumes"] if v["name"] == "redis-ca"]
+            assert secret == {"secretName": "redis-ca", "defaultMode": 0o440}
+    assert folders == dict.fromkeys(["router", "play", "trainer"], "/etc/troupe/redis-ca")

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from chart_world import ROOT, Manifests, Refuse, Render, edges, selects
 
+from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_router.serve.settings import ServeSettings
+
 ON = ("serve.enabled=true", 'serve.team="runs/demo-1"')
 KEYS = ('router.keysSecret.name="k"', "helmTest.enabled=false")
 PUBLIC = (*ON, 'serve.keysSecret.name="k"', 'serve.service.type="LoadBalancer"')
@@ -99,6 +102,22 @@ def test_serve_when_the_engine_is_sglang_then_has_its_image_and_gpus(render: Ren
     pod = manifests.one("Deployment", "t-troupe-serve")["spec"]["template"]["spec"]
     [shm] = [v["emptyDir"] for v in pod["volumes"] if v["name"] == "shm"]
     assert shm == {"medium": "Memory", "sizeLimit": "1Gi"}
+
+
+def test_serve_when_sglang_has_settings_then_its_engine_reads_them_and_its_endpoint_the_others(
+    render: Render, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = 'serve.settings={"sglang_mem_fraction":0.75,"max_running":64}'
+    sglang = (*ON, 'serve.engine="sglang"', "serve.startupSeconds=3600", settings)
+    for name, value in _environment(_container(render([], *sglang))).items():
+        monkeypatch.setenv(name, value)
+    assert ServeSettings().max_running == 64  # type: ignore[call-arg]
+    assert SglangSettings().mem_fraction == 0.75
+    # Not less than the pod has.
+    assert SglangSettings().start_timeout_s == 3600
+    own = 'serve.settings={"sglang_start_timeout_s":900}'
+    environment = _environment(_container(render([], *sglang[:-1], own)))
+    assert environment["TROUPE_ROLLOUT_SGLANG_START_TIMEOUT_S"] == "900"
 
 
 def test_serve_when_it_loads_for_long_then_its_rollout_is_not_called_failed(render: Render) -> None:

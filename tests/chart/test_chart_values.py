@@ -37,7 +37,7 @@ OWN_TO_CHART = {
     "serve": {
         "prints_json",
         *{"team", "engine", "rest_address", "api_keys", "allow_anonymous"},
-        *{"tls_certificate", "tls_key"},
+        *{"tls_certificate", "tls_key", "sglang_device", "sglang_tp_size"},
     },
     "rollout": {"engine", "sglang_device", "sglang_tp_size"},
     "env": {"sandbox_level"},
@@ -172,7 +172,7 @@ def _fields() -> dict[str, set[str]]:
     return {
         "router": set(RouterSettings.model_fields),
         "play": set(PlaySettings.model_fields),
-        "serve": set(ServeSettings.model_fields),
+        "serve": set(ServeSettings.model_fields) | sglang,
         "rollout": set(RolloutSettings.model_fields) | sglang,
         "env": set(EnvSettings.model_fields) | sandbox,
         "trainer": set(TrainerSettings.model_fields),

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from troupe.runtime.serving import ServingSettings
+from troupe_router.jobs.allowlist import Allowlist
+from troupe_router.settings import RouterSettings
 
 ROOT = Path(__file__).parents[2]
 OURS = ("router", "play", "rollout", "env", "trainer")
@@ -208,6 +210,23 @@ def test_compose_when_a_variable_is_set_then_the_service_has_that_setting(
     for variable in services[name]["environment"]:
         assert variable.startswith(prefix)
         assert variable.removeprefix(prefix).lower() in settings.model_fields, variable
+
+
+def test_router_when_its_workers_are_offline_then_takes_hub_ids_by_their_folder_alone(
+    services: dict[str, Any],
+) -> None:
+    environment = services["router"]["environment"]
+
+    def allowed(**given: str) -> Allowlist:
+        for name in ("TROUPE_ROUTER_MODEL_IDS", "TROUPE_ROUTER_HUB_COPIES"):
+            assert environment[name] == f"${{{name}:-}}"
+            given.setdefault(name.removeprefix("TROUPE_ROUTER_").lower(), "")
+        return Allowlist.from_settings(RouterSettings.model_validate(given))
+
+    assert "HF_HUB_OFFLINE=1" in (ROOT / "deploy" / "docker" / "Dockerfile").read_text("utf-8")
+    assert allowed().hub_fault("Qwen/Qwen3-1.7B") is not None
+    copies = allowed(hub_copies="Qwen/Qwen3-1.7B=models/Qwen3-1.7B").copies
+    assert copies == {"Qwen/Qwen3-1.7B": "models/Qwen3-1.7B"}
 
 
 @pytest.mark.parametrize("name", OURS)

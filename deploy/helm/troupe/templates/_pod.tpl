@@ -141,6 +141,20 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
+{{/* The authorities of an external Redis, which its URL names by their path. */}}
+{{- define "troupe.redisCaMount" -}}
+{{- if and (not .Values.redis.enabled) (.Values.redis.external.caSecret).name }}
+- {name: redis-ca, mountPath: /etc/troupe/redis-ca, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "troupe.redisCaVolume" -}}
+{{- if and (not .Values.redis.enabled) (.Values.redis.external.caSecret).name }}
+- name: redis-ca
+  secret: {secretName: {{ .Values.redis.external.caSecret.name }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
 {{- define "troupe.runsClaim" -}}
 {{- .Values.persistence.runs.existingClaim | default (printf "%s-runs" (include "troupe.fullname" .)) -}}
 {{- end -}}

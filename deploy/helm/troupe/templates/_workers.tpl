@@ -197,10 +197,12 @@ spec:
         - {name: runs, mountPath: /srv/runs}
         - {name: models, mountPath: /srv/models, readOnly: true}
         {{- include "troupe.tlsMount" $root | nindent 8 }}
+        {{- include "troupe.redisCaMount" $root | nindent 8 }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: {{ $root.Values.trainer.tmpSize }}}
     {{- include "troupe.tlsVolume" (dict "root" $root "role" "trainer") | nindent 4 }}
+    {{- include "troupe.redisCaVolume" $root | nindent 4 }}
     - name: shm
       emptyDir: {medium: Memory, sizeLimit: {{ $root.Values.trainer.sharedMemory }}}
     - name: runs
@@ -209,7 +211,7 @@ spec:
       persistentVolumeClaim: {claimName: {{ include "troupe.modelsClaim" $root }}}
 {{- end -}}
 
-{{/* The index of bundles' packages, for router and env alike; empty without one. */}}
+{{/* The index of bundles' packages, for router, env and serve alike; empty without one. */}}
 {{- define "troupe.bundleEnv" -}}
 {{- if and .Values.bundles.enabled .Values.bundles.index -}}
 - name: TROUPE_BUNDLE_INDEX
