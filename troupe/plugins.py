@@ -7,7 +7,6 @@ never in a sandbox. A router that strangers can reach limits the modules.
 """
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from threading import RLock
 from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,6 +24,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from troupe.code_places import raised_in
 from troupe.errors import InvalidArgumentError
+from troupe.plugin_files import module_of_file
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_of_code
 from troupe.spec.issues import Issue, SpecInvalidError, issues_of, suggest
@@ -50,9 +49,6 @@ _PARTS = {
     REWARDS: (),
 }
 """Attributes that a plug-in of each kind must have."""
-
-_loading_file = RLock()
-"""A file may load another one."""
 
 _BY_ROUTER = (
     "this router may not load from a spec (it may load {modules}); have the operator install it as "
@@ -275,7 +271,7 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
     remedy = partial(_remedy, module_name)
     with _refusing(f"'{name}' cannot be imported", pointer, remedy):
         module = (
-            _module_of_file(Path(module_name).expanduser())
+            module_of_file(Path(module_name).expanduser())
             if is_file
             else importlib.import_module(module_name)
         )
@@ -329,32 +325,6 @@ def _remedy(module: str, error: BaseException) -> str:
         "give the path of a file on this machine, or bring it along from yours: "
         f"troupe submit SPEC --with {Path(module).name}"
     )
-
-
-def _module_of_file(path: Path) -> ModuleType:
-    """The module in a file; a changed file is another module. It may import files beside it."""
-    path = path.resolve()
-    digest = sha256(str(path).encode() + b"\0" + path.read_bytes()).hexdigest()[:16]
-    name = f"troupe_file_{digest}"
-    # Another thread may be running the file: its module is there already, and has no names yet.
-    with _loading_file:
-        return sys.modules.get(name) or _loaded_file(name, path)
-
-
-def _loaded_file(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
 
 
 def _check_allowed(module: str, name: str, pointer: str | None) -> None:

@@ -166,7 +166,7 @@ def _called(
     try:
         answer = getattr(algorithm, hook)(*arguments)
         given = [list(values) for values in ([answer] if hook == "advantages" else answer)]
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter would end the process
         if not is_of_code(error):
             raise
         raise InvalidArgumentError(hook_raised(algorithm, hook, error)) from error
@@ -183,7 +183,7 @@ def _called(
     return [list(map(float, values)) for values in given]
 
 
-def hook_raised(algorithm: Algorithm, hook: str, error: Exception) -> str:
+def hook_raised(algorithm: Algorithm, hook: str, error: BaseException) -> str:
     """The sentence about ``error``, which the code of ``hook`` raised: it names the line."""
     place = raised_at(error) or defined_at(_written(algorithm, hook))
     at = f" (at {place})" if place else ""

@@ -67,7 +67,7 @@ def _answer(algorithm: Algorithm, hook: str, *, is_called: bool = False) -> Any:
     try:
         value = getattr(algorithm, hook)
         return value() if is_called else value
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not is_of_code(error):
             raise
         message = f"{hook_raised(algorithm, hook, error)}."

@@ -77,12 +77,19 @@ def build_bundle(
     ``src/my_task.py:MyTask`` means the same; any other goes to the top by its own name.
 
     Raises:
-        InvalidArgumentError: a path is missing, a folder holds a link, or a limit is passed.
+        InvalidArgumentError: a path is missing or holds no file, a folder holds a link, or a limit
+            is passed.
     """
     base = (root or Path.cwd()).resolve()
     files: dict[str, bytes] = {}
     for path in paths:
-        for name, file in _named(Path(path).expanduser(), base):
+        named = list(_named(Path(path).expanduser(), base))
+        if not named:
+            raise InvalidArgumentError(
+                f"{path} holds no file that a bundle takes (hidden ones and caches are left out); "
+                "leave it out of --with"
+            )
+        for name, file in named:
             _take(files, name, file, max_bytes)
     if requirements is not None:
         if REQUIREMENTS in files:
@@ -166,7 +173,7 @@ def _named(path: Path, base: Path) -> Iterator[tuple[str, Path]]:
             f"{path} is the whole working directory; name the files and folders that the job needs"
         )
     top = real.relative_to(base) if real.is_relative_to(base) else Path(real.name)
-    if real.is_file():
+    if not real.is_dir():
         yield top.as_posix(), real
         return
     for inner, folders, names in os.walk(real):

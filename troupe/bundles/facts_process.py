@@ -4,6 +4,7 @@ A request on stdin, one answer on stdout: the facts of a task, or what is wrong 
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,10 +35,11 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Answer one request from stdin, on stdout."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # what the code prints is no answer
-    request = json.loads(sys.stdin.read())
-    sys.path.insert(0, str(Path.cwd()))
-    json.dump(_answer(request), answers)
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what the code writes, a C library included, is no answer
+        request = json.loads(sys.stdin.read())
+        sys.path.insert(0, str(Path.cwd()))
+        json.dump(_answer(request), answers)
 
 
 if __name__ == "__main__":

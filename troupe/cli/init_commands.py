@@ -1,6 +1,7 @@
 """``troupe init``: asks five questions and writes a job spec with comments."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -120,9 +121,10 @@ def _tell(target: Path, document: dict[str, Any], *, is_small: bool, as_json: bo
     out().print(f"wrote {target}")
     model = next(iter(document["policies"].values()))["model"]
     if is_small and not Path(model).is_dir():
-        note(f"make its model:  troupe model tiny --task {document['task']['name']} --out {model}")
-    note(f"look at it:      troupe dryrun {target}")
-    note(f"train:           troupe train {target}")
+        task = quote(document["task"]["name"])
+        note(f"make its model:  troupe model tiny --task {task} --out {quote(model)}")
+    note(f"look at it:      troupe dryrun {quote(str(target))}")
+    note(f"train:           troupe train {quote(str(target))}")
 
 
 def _ask(words: str, choices: list[str], default: str) -> str:

@@ -1,13 +1,16 @@
-"""Makes a small first job spec for any task family. Pure: reads the family, writes nothing.
+"""Makes a small first job spec for any task family. Reads the family and the model's folder, and
+writes nothing.
 
 Owns what a beginner's spec holds; ``troupe init`` and the page's form begin with it.
 """
 
 import re
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
+from troupe.spec.context import context_length
 from troupe.tasks.registry import load_family
 from troupe.tasks.usual import usual_workflow
 
@@ -43,6 +46,9 @@ def starter_spec(
     names = dict.fromkeys(agents, "shared")
     if sharing == "each":
         names = {agent: agent for agent in agents}
+    limit, context = 128 if is_small else 512, context_length(Path(model).expanduser())
+    if context is not None:  # half of it for the prompt
+        limit = min(limit, context // 2)
     rank, rate = (16, 2e-4) if is_small else (32, 1e-5)
     policy = {
         "model": model,
@@ -62,7 +68,7 @@ def starter_spec(
             policy_name: deepcopy(policy) for policy_name in dict.fromkeys(names.values())
         },
         "algorithm": {"kind": "at_grpo", "group_size": 4 if is_small else 8},
-        "sampling": {"max_new_tokens": 128 if is_small else 512},
+        "sampling": {"max_new_tokens": limit},
         "eval": {"num_tasks": 50 if is_small else 200, "every": 10},
     }
 

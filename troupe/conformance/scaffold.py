@@ -5,6 +5,7 @@ Never overwrites a file.
 
 import keyword
 import re
+import sys
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -103,4 +104,8 @@ def _see_name(name: str) -> None:
     if name in plugins.registered(plugins.TASKS) or name in ("troupe", "services", "tests"):
         raise InvalidArgumentError(
             f"'{name}' is taken by an installed package; choose another name"
+        )
+    if name in (*sys.stdlib_module_names, "test"):  # Python may import the task in its place
+        raise InvalidArgumentError(
+            f"'{name}' is a module of Python's standard library; choose another name"
         )

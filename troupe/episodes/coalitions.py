@@ -24,7 +24,7 @@ from troupe.candidates import Candidate, Generation
 from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.forks import ForkedBranch
 from troupe.episodes.ports import Start
-from troupe.episodes.seats import seats
+from troupe.episodes.seats import play_out
 from troupe.ids import prompt_digest
 from troupe.samplers.coalition import MAX_REPLAYS, Coalition, CoalitionSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
@@ -59,7 +59,7 @@ async def team_credit(
         for number, branch in enumerate(branches)
         for coalition in coalitions
     ]
-    await gather(workflow.run(seats(job, context.spec), job) for job in jobs)
+    await gather(play_out(workflow.run, job, context.spec) for job in jobs)
     returns = iter([team_return(job.draws) for job in jobs])
     parts: dict[tuple[str, int], float] = {}
     for number, branch in enumerate(branches):

@@ -20,7 +20,7 @@ from troupe.episodes.groups import (
     groups_by_task,
 )
 from troupe.episodes.ports import Outcome, Start
-from troupe.episodes.seats import seats
+from troupe.episodes.seats import play_out
 from troupe.samplers.follow import MAX_CONTINUATIONS, FollowSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.issues import Issue, SpecInvalidError
@@ -55,7 +55,7 @@ class FollowedEpisode:
 
         Returns self.
         """
-        await self._workflow.run(seats(self._spine, self._context.spec), self._spine)
+        await play_out(self._workflow.run, self._spine, self._context.spec)
         return self
 
     def draws(self) -> list[Draw]:
@@ -175,7 +175,7 @@ class _Spine(Branch):
         context = replace(self._context, sampler=ParallelSampler(1))
         start = Start("", outcome.state, outcome.observations)
         branch = Branch(context, start, number, acts=self._acts)
-        await self._workflow.resume(seats(branch, context.spec), branch, self._acts)
+        await play_out(self._workflow.resume, branch, context.spec, self._acts)
         return branch
 
     def _advance(self, outcome: Outcome) -> None:

@@ -16,7 +16,7 @@ from troupe.aio import gather
 from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.forks import ForkedBranch
 from troupe.episodes.ports import Start
-from troupe.episodes.seats import seats
+from troupe.episodes.seats import play_out
 from troupe.samplers.forest import ForestSampler
 from troupe.workflows.workflow import Workflow
 
@@ -49,7 +49,7 @@ async def _tree(
     async def play(paths: Sequence[Sequence[Draw]]) -> None:
         first = tree * sampler.leaves + len(leaves)
         grown = [ForkedBranch(context, start, first + i, path) for i, path in enumerate(paths)]
-        await gather(workflow.run(seats(branch, context.spec), branch) for branch in grown)
+        await gather(play_out(workflow.run, branch, context.spec) for branch in grown)
         leaves.extend(grown)
         for branch, path in zip(grown, paths, strict=True):
             nodes.extend(_nodes(branch.draws, since=len(path) + 1 if nodes else 0))

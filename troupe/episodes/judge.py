@@ -22,8 +22,12 @@ def without_exit(work: Callable[[], _T]) -> _T:
     try:
         return work()
     except SystemExit as ended:
-        error = RuntimeError(f"SystemExit: {ended}")
-        raise error.with_traceback(ended.__traceback__) from ended
+        raise exit_error(ended) from ended
+
+
+def exit_error(ended: SystemExit) -> RuntimeError:
+    """``ended`` as an error at the same line."""
+    return RuntimeError(f"SystemExit: {ended}").with_traceback(ended.__traceback__)
 
 
 def first_state(

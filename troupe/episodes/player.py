@@ -33,7 +33,7 @@ from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
 from troupe.episodes.ports import EnvPort, RolloutPort, Start, TeacherPort
 from troupe.episodes.redraw import Advantages, has_variance, play_again, redrawn_index
-from troupe.episodes.seats import seats
+from troupe.episodes.seats import play_out
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
@@ -230,7 +230,7 @@ class EpisodePlayer:
             Branch(context, start, number, is_baseline=number >= count)
             for number in range(count + num_baselines)
         ]
-        await gather(self._workflow.run(seats(branch, self._spec), branch) for branch in branches)
+        await gather(play_out(self._workflow.run, branch, self._spec) for branch in branches)
         return branches
 
 

@@ -338,7 +338,9 @@ def troupe(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize("payload", ["None", "Task('t', 'test', 0, b'[]')"])
+@pytest.mark.parametrize(
+    "payload", ["None", "Task('t', 'test', 0, b'[]')", "__import__('sys').exit(0)"]
+)
 def test_task_when_its_request_task_is_wrong_then_the_agents_still_answer(
     team: Path, tmp_path: Path, payload: str
 ) -> None:

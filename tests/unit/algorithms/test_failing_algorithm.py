@@ -2,14 +2,16 @@
 
 import asyncio
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from troupe.algorithms.algorithm import advantages_of_step
+from troupe.algorithms.algorithm import Needs, advantages_of_step
 from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.load import load_algorithm
 from troupe.algorithms.turn_grpo import TurnGrpo
 from troupe.candidates import GroupOutcome, Sample
 from troupe.episodes.dryrun import dry_run
@@ -33,6 +35,17 @@ def gives(value: Any) -> type[GroupRelative]:
 class Misspelt(GroupRelative):
     def advantages(self, group: Any) -> list[float]:
         return [candidate.rewrd for candidate in group.candidates]
+
+
+class Exits(GroupRelative):
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        sys.exit(3)
+
+
+class Unneedy(GroupRelative):
+    @property
+    def needs(self) -> Needs:
+        sys.exit(3)
 
 
 class LosesAGroup(GroupRelative):
@@ -61,6 +74,7 @@ HERE = r"\(at .*test_failing_algorithm.py, line \d+\)"
         (gives(["a"] * 4), f"advantages {HERE} gave 'a' in group e/a/0"),
         (gives(None), "raised TypeError: 'NoneType' object is not iterable"),
         (Misspelt, r"raised AttributeError: .*'rewrd' \(at .*: `return \[candidate.rewrd"),
+        (Exits, r"advantages raised SystemExit: 3 \(at .*: `sys.exit\(3\)`"),
         (LosesAGroup, "across_groups .* gave 0 lists for 1 groups"),
     ],
 )
@@ -69,6 +83,11 @@ def test_algorithm_when_it_gives_no_advantages_then_one_sentence_names_it_and_it
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
         advantages_of_step(kind(AlgorithmSpec()), [GROUP])
+
+
+def test_algorithm_when_it_exits_as_it_is_loaded_then_one_sentence_names_it_and_its_line() -> None:
+    with pytest.raises(InvalidArgumentError, match="'Unneedy': needs raised SystemExit: 3"):
+        load_algorithm(AlgorithmSpec(kind=f"{__name__}:Unneedy"))
 
 
 @pytest.mark.parametrize(("kind", "error"), [(Needy, UnavailableError), (Starved, MemoryError)])

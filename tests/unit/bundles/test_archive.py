@@ -89,9 +89,20 @@ def test_bundle_when_a_path_lies_elsewhere_then_goes_to_the_top(tmp_path: Path) 
         lambda root: [root / "links"],
         lambda root: [root / "a/same.py", root.parent / "same.py"],
         lambda root: [root / "pipe"],
+        lambda root: [root, root / "pipe"],
+        lambda root: [root, root / "empty"],
         lambda root: [],
     ],
-    ids=["missing", "working folder", "link inside", "two of one name", "pipe", "nothing"],
+    ids=[
+        "missing",
+        "working folder",
+        "link inside",
+        "two of one name",
+        "pipe",
+        "file and pipe",
+        "file and empty folder",
+        "nothing",
+    ],
 )
 def test_bundle_when_its_paths_are_wrong_then_says_so(
     make: Callable[[Path], list[Path]], tmp_path: Path
@@ -100,6 +111,7 @@ def test_bundle_when_its_paths_are_wrong_then_says_so(
     (root / "links").mkdir(parents=True)
     (root / "links/l.py").symlink_to("/etc/passwd")
     (root / "same.py").write_text("1")
+    (root / "empty/.hidden").mkdir(parents=True)
     (root / "a").mkdir()
     (root / "a/same.py").write_text("1")
     (root.parent / "same.py").write_text("2")

@@ -129,6 +129,13 @@ def test_spec_when_the_bundle_does_not_fit_then_says_what_is_wrong(
     assert says in str(failure.value)
 
 
+def test_spec_when_the_code_writes_to_stdout_then_that_is_no_answer(code: Path) -> None:
+    says = "import os\nprint('a')\nos.write(1, b'b')\nos.system('echo c')\n"
+    (code / "my_task.py").write_text(says + (code / "my_task.py").read_text())
+    bundle = build_bundle([code / "my_task.py", code / "words.py"], root=code)
+    assert with_bundle(parse_spec(document()), bundle, root=code).bundle is not None
+
+
 def test_spec_when_importing_never_ends_then_a_deadline_does(code: Path) -> None:
     (code / "endless.py").write_text("while True: pass\n")
     bundle = build_bundle([code / "endless.py"], root=code)

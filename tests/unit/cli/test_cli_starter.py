@@ -39,6 +39,26 @@ def test_init_writes_about_thirty_commented_lines_that_are_a_valid_spec(
     assert json.loads(capsys.readouterr().out)["file"] == str(target)
 
 
+@pytest.mark.parametrize(("positions", "limit"), [(512, 256), (4096, 512)])
+def test_init_when_the_models_context_is_short_then_it_is_room_for_a_prompt_too(
+    tmp_path: Path, positions: int, limit: int
+) -> None:
+    config, target = tmp_path / "config.json", tmp_path / "job.yaml"
+    config.write_text(json.dumps({"max_position_embeddings": positions}))
+    assert run(["init", str(target), "--yes", "--model", str(tmp_path)]) == 0
+    assert load_spec(target).sampling.max_new_tokens == limit
+
+
+def test_init_when_a_name_has_a_space_then_its_next_lines_quote_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, model = tmp_path / "my job.yaml", tmp_path / "a model"
+    assert run(["init", str(target), "--yes", "--small", "--model", str(model)]) == 0
+    said = capsys.readouterr().err.replace("\n", "")
+    for words in (f"dryrun '{target}'", f"train '{target}'", f"--out '{model}'"):
+        assert words in said
+
+
 @pytest.mark.parametrize("name", ["no", "on", "null", "yes"])
 def test_init_when_yaml_would_read_a_name_as_something_else_then_it_is_quoted(
     name: str, tmp_path: Path

@@ -113,8 +113,10 @@ def test_example_plugin_when_its_spec_is_read_then_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Word", "word-chain", "1word", "class", "word_", "x" * 31, "plan_path", "troupe"]
-)
+    "name",
+    ["", "Word", "word-chain", "1word", "class", "word_", "x" * 31, "plan_path", "troupe", "json",
+     "test"],
+)  # fmt: skip
 def test_new_task_when_the_name_cannot_be_one_then_is_bad_input(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError):
         write_task_package(name, tmp_path / "made")

@@ -1,6 +1,9 @@
 """``file.py:attr``: one file is enough for a task, a reward, an algorithm."""
 
+import importlib
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +51,47 @@ def test_file_when_it_changes_then_the_new_class_is_loaded(folder: Path) -> None
     path.write_text(TASK + "\nCount.return_bound = 2.0\n")
     assert plugins.load(plugins.TASKS, f"{path}:Count").return_bound == 2.0
     assert first.return_bound == 1.0
+
+
+@pytest.mark.parametrize("helper", ["helper_of_two", "helpers_of_two.inner"])
+def test_files_when_their_helpers_have_one_name_then_each_gets_the_one_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    lines = f"import {helper} as found\nWHO, KIND = found.WHO, found.Kind\n"
+    late = f"def late():\n    import {helper} as found\n    return found.WHO\n"
+    for folder in ("first", "second"):
+        file = tmp_path / folder / f"{helper.replace('.', '/')}.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"WHO = {folder!r}\nclass Kind: ...\n")
+        (tmp_path / folder / "tasks.py").write_text(lines + late)
+        (tmp_path / folder / "pays.py").write_text(lines)
+
+    def load(name: str) -> Any:
+        return plugins.load(plugins.DATASETS, f"{tmp_path}/{name}")
+
+    loaded = [load(f"{folder}/tasks.py:WHO") for folder in ("first", "second")]
+    assert loaded == ["first", "second"]
+    for folder in ("first", "second"):
+        assert load(f"{folder}/pays.py:KIND") is load(f"{folder}/tasks.py:KIND")
+    assert load("first/tasks.py:late")() == "first"
+
+
+def test_files_when_one_lies_beside_a_package_that_is_imported_then_others_get_that_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "source"), *sys.path])
+    for folder in ("source", "other"):
+        (tmp_path / folder / "library_of_both").mkdir(parents=True)
+        (tmp_path / folder / "task.py").write_text("import library_of_both.part as PART\n")
+    (tmp_path / "source" / "library_of_both" / "__init__.py").touch()
+    (tmp_path / "source" / "library_of_both" / "part.py").touch()
+    importlib.import_module("library_of_both")
+    first, second = (
+        plugins.load(plugins.DATASETS, f"{tmp_path}/{folder}/task.py:PART")
+        for folder in ("source", "other")
+    )
+    assert first is second
 
 
 @pytest.mark.parametrize(

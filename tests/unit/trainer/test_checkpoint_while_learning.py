@@ -1,5 +1,6 @@
 """A checkpoint that is asked for while weights move, as when a job is paused then."""
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -119,20 +120,22 @@ async def test_baselines_when_the_next_step_is_credited_meanwhile_then_a_checkpo
 
 
 class Faulty(Summing):
-    """Its ``baselines`` raises, or gives what nobody can copy; nothing can be restored."""
+    """Its ``baselines`` raises, exits, or gives what nobody can copy; nothing can be restored."""
 
     fault = ""
 
     def baselines(self) -> Mapping[str, Any]:
         if self.fault == "raises":
             raise KeyError("rewards")
+        if self.fault == "exits":
+            sys.exit(3)
         return {"rewards": (reward for reward in self.seen["rewards"])}
 
     def restore_baselines(self, baselines: Mapping[str, Any]) -> None:
         self.seen = {"rewards": baselines["prizes"]}
 
 
-@pytest.mark.parametrize("fault", ["raises", "no copy"])
+@pytest.mark.parametrize("fault", ["raises", "exits", "no copy"])
 async def test_baselines_when_the_algorithms_own_code_fails_then_the_job_ends_and_names_it(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:

@@ -1,6 +1,7 @@
 """What a loss asks of the learner: reference, old log probabilities, averages and filters."""
 
 import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,11 @@ class Misspelt(AtGrpo):
         return inputs.advantages
 
 
+class Exits(AtGrpo):
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        sys.exit(3)
+
+
 class Detached(AtGrpo):
     def loss(self, inputs: LossInputs) -> LossOutput:
         return LossOutput(inputs.trainer_logprobs_N.detach().sum(), {})
@@ -94,6 +100,7 @@ class Unsummed(AtGrpo):
     ("kind", "words"),
     [
         (Misspelt, r"'Misspelt': loss raised AttributeError: .*`return inputs.advantages`"),
+        (Exits, r"'Exits': loss raised SystemExit: 3 \(at .*`sys.exit\(3\)`"),
         (Detached, "gave a loss_sum that has no gradient"),
         (Unsummed, r"gave a loss_sum that has the shape \(\d+,\); give the sum"),
     ],

@@ -12,7 +12,7 @@ from troupe.candidates import GenerateRequest
 from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.ports import RequestPort, RolloutPort, Start
-from troupe.episodes.seats import seats
+from troupe.episodes.seats import play_out
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.players import TeamPlayer
 from troupe.rewards.mix import RewardMix
@@ -145,7 +145,7 @@ class TeamModel:
             timeout_s=self.spec.limits.env_timeout_s,
         )
         branch = _NotedBranch(context, start, note)
-        await self.workflow.run(seats(branch, context.spec), branch)
+        await play_out(self.workflow.run, branch, context.spec)
         if not branch.draws:
             raise InvalidArgumentError(
                 "the workflow let no agent act on this request; ask the agents one by one"

@@ -103,14 +103,14 @@ class _Play:
         try:
             with plugins.only_modules(self._modules, PUBLISHED_CODE):
                 await self._open()
-        except Exception as error:  # a task's code may raise anything; its agents still serve
+        except (Exception, SystemExit) as error:  # a task's code; its agents still serve
             self._refuse(error)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._open_env.aclose()
 
-    def _refuse(self, error: Exception) -> None:
+    def _refuse(self, error: BaseException) -> None:
         raised = f"the task {self._task.name} raised {error!r} on a request"
         self._refusal = self._refusal or (
             error.message if isinstance(error, TroupeError) else raised

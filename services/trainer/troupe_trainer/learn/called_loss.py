@@ -34,7 +34,7 @@ def loss_of(algorithm: Algorithm, inputs: LossInputs) -> LossOutput:
         output = algorithm.loss(inputs)
         sums = {name: float(value) for name, value in output.metric_sums.items()}
         shape, is_learnt = tuple(output.loss_sum.shape), output.loss_sum.requires_grad
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter would end the process
         if isinstance(error, TroupeError) or is_of_the_machine(error):
             raise
         raise LossFailedError(hook_raised(algorithm, "loss", error)) from error
@@ -45,7 +45,7 @@ def loss_of(algorithm: Algorithm, inputs: LossInputs) -> LossOutput:
     return LossOutput(output.loss_sum, sums)
 
 
-def is_of_the_machine(error: Exception) -> bool:
+def is_of_the_machine(error: BaseException) -> bool:
     """Whether a restart may help: CUDA, memory, or what passes by itself."""
     is_cuda = isinstance(error, RuntimeError) and _CUDA in str(error)
     return is_cuda or isinstance(error, _OF_THE_MACHINE) or is_transient(error)

@@ -285,7 +285,7 @@ class Learners:
         restart, so it ends the job."""
         try:
             return copy.deepcopy(getattr(self._algorithm, hook)(*arguments))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the latter would end the process
             if isinstance(error, TroupeError) or is_of_the_machine(error):
                 raise
             raise JobFailedError(f"{hook_raised(self._algorithm, hook, error)}.") from error
