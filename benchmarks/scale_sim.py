@@ -192,7 +192,7 @@ async def platform(cell: Cell, folder: Path, profile: Path | None) -> AsyncGener
             for number in range(cell.num_play):
                 name = f"play-{number}" if cell.num_play > 1 else "play"
                 processes.start(name, [*python, "troupe_router.play"], folder, names)
-        env = {"ROUTER": address, "MAX_REQUESTS": "16384", "CALL_TIMEOUT_S": "600"}
+        env = {"ROUTER": address, "MAX_REQUESTS": "16384"}
         env = {f"TROUPE_ENV_{key}": value for key, value in {**env, "LOG_LEVEL": "warning"}.items()}
         processes.start("env", [*python, "troupe_env"], folder, env)
         simulate = ["simulate", "--router", address, "--replicas", str(cell.replicas)]

@@ -24,8 +24,8 @@ from troupe_tasks.programs.activity import descendants
 STEPS, TASKS, K = 2, 2, 3
 DONE = "RUN echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 COLOURS = ("red", "green", "blue")
-PATIENT = {"TROUPE_ENV_CALL_TIMEOUT_S": "600", "TROUPE_ENV_THREADS": "16"}
-"""A call to the env service lasts from one call of the harness to its next."""
+PATIENT = {"TROUPE_ENV_THREADS": "16"}
+"""A call to the env service, and its thread, lasts from one call of the harness to its next."""
 HARNESS = b"minisweagent.run.mini"
 
 pytestmark = [

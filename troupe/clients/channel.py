@@ -33,6 +33,9 @@ client library accepts no lower value."""
 CORE_FAILED = "Internal error from Core"
 """What gRPC for asyncio reports instead of the server's answer when it came while a stream was
 still being sent (https://github.com/grpc/grpc/issues/36066)."""
+_TOO_LARGE = "larger than max"
+"""gRPC's own words of a message above the limit, at whichever end; its status is otherwise that of
+a full queue, which a retry may find emptier."""
 MAX_LOST_ANSWERS = 5
 """How often an attempt is repeated whose answer was lost: `CORE_FAILED`, or an ended connection.
 
@@ -169,6 +172,12 @@ def from_rpc_error(error: grpc.aio.AioRpcError, *, what: str, address: str) -> T
     cls = error_for_reason(str(trailing.get(REASON_KEY, "")))
     if cls is not None:
         return _construct(cls, details, pointer_in(trailing))
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
+        return TroupeError(
+            f"{what} at {address}: a message may have {MAX_MESSAGE_BYTES} bytes, and this one is "
+            f"larger ({details}); it is no smaller when sent again. Have less in one call: fewer "
+            "candidates (group_size), shorter completions or prompts, smaller states of the task."
+        )
     if _is_answer_lost(error):
         return UnavailableError(
             f"{what} at {address}: the call ended before all of it was sent, and its answer got "

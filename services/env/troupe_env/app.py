@@ -61,7 +61,8 @@ class EnvApp:
 
     def register(self, server: grpc.aio.Server) -> None:
         own = EnvServicer(self._settings, self._families, self._pool)
-        add_EnvServiceServicer_to_server(ForwardingServicer(own, self.bundles), server)
+        servicer = ForwardingServicer(self._settings, own, self.bundles)
+        add_EnvServiceServicer_to_server(servicer, server)
 
     async def warm(self, address: str) -> None:
         """Do nothing: families are constructed on demand."""

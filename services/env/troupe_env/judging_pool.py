@@ -72,8 +72,7 @@ class JudgingPool:
             InvalidArgumentError: the task fails on ``state``, and no seal vouches for it.
             TroupeError: the task fails on a state that an env produced: a bug of the task.
         """
-        # One action may run programs for seconds, and waits for those of others: each part has the
-        # time of a call, so that slow programs are judged and paid 0, and not retried.
+        # One action may run programs for seconds, and waits for those of others.
         size = 1 if runs_programs(loaded.family) else self._settings.actions_per_thread
         parts = [actions[i : i + size] for i in range(0, len(actions), size)]
         works = [
@@ -116,19 +115,19 @@ class JudgingPool:
                 f"The env service judges or queues {limit} requests already; try again, add "
                 "replicas, or raise TROUPE_ENV_MAX_REQUESTS."
             )
-        limit_s = min(timeout_s, self._settings.call_timeout_s * len(works))
         loop = asyncio.get_running_loop()
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + timeout_s
         calls = [self._bound(work, deadline) for work in works]
         futures = [loop.run_in_executor(self._pool, call) for call in calls]
         try:
             with self.in_flight.one():
-                async with asyncio.timeout(limit_s):
+                async with asyncio.timeout(timeout_s):
                     return list(await asyncio.gather(*futures))
         except TimeoutError as error:
             raise DeadlineError(
-                f"{what} did not finish in {limit_s:g} s: the task's code is slow or hangs, or the "
-                "env service has too few threads (TROUPE_ENV_THREADS)."
+                f"{what} did not finish in {timeout_s:.1f} s: the task's code hangs or needs more "
+                "time (limits.env_timeout_s of the job; TROUPE_ENV_CALL_TIMEOUT_S where the caller "
+                "sets no deadline), or the env service has too few threads (TROUPE_ENV_THREADS)."
             ) from error
         finally:
             for future in futures:

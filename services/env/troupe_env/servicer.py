@@ -1,7 +1,7 @@
 """EnvService on the wire: proto to domain and back, and nothing else."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import grpc.aio
 
@@ -15,6 +15,7 @@ from troupe.tasks.actions import CutAction
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task
 from troupe.tasks.optional import request_task
+from troupe_env.deadlines import allowed_s
 from troupe_env.families import Families, Loaded
 from troupe_env.judging_pool import JudgingPool, begun, observed
 from troupe_env.settings import EnvSettings
@@ -49,7 +50,7 @@ class EnvServicer(EnvServiceServicer):
             indices = range(request.start_index, stop if size is None else min(stop, size))
             return [taskset.task(split, index) for index in indices], size or 0
 
-        tasks, size = await self._pool.run("ListTasks", work, _seconds_left(context))
+        tasks, size = await self._pool.run("ListTasks", work, self._allowed_s(context))
         entries = [
             pb.TaskEntry(
                 task_id=task.id,
@@ -77,7 +78,7 @@ class EnvServicer(EnvServiceServicer):
             )
             return begun(loaded, task, request.observe_agents)
 
-        start = await self._pool.run("Reset", work, _seconds_left(context))
+        start = await self._pool.run("Reset", work, self._allowed_s(context))
         return pb.ResetResponse(
             task_id=start.task_id,
             state=start.state,
@@ -93,11 +94,10 @@ class EnvServicer(EnvServiceServicer):
             raise InvalidArgumentError(
                 f"Step has {len(request.actions)} actions; give 1 to {limit}.", pointer="/actions"
             )
-        timeout_s = _seconds_left(context)
         ref = request.environment
         loaded = self._families.cached(*_named(ref))
         if loaded is None:
-            loaded = await self._pool.run("Step", lambda: self._load(ref), timeout_s)
+            loaded = await self._pool.run("Step", lambda: self._load(ref), self._allowed_s(context))
         _check_agents(loaded, [request.agent, *request.observe_agents])
         with loaded.uses.one():  # while it waits for a thread, too
             outcomes = await self._pool.step(
@@ -107,7 +107,7 @@ class EnvServicer(EnvServiceServicer):
                 agent=request.agent,
                 actions=_actions(request),
                 observe=list(request.observe_agents),
-                timeout_s=timeout_s,
+                timeout_s=self._allowed_s(context),
             )
         return pb.StepResponse(outcomes=[codec.outcome_to_proto(o) for o in outcomes])
 
@@ -119,7 +119,7 @@ class EnvServicer(EnvServiceServicer):
             _check_agents(loaded, request.observe_agents)
             return observed(loaded, request.state, request.seal, request.observe_agents)
 
-        observations = await self._pool.run("Observe", work, _seconds_left(context))
+        observations = await self._pool.run("Observe", work, self._allowed_s(context))
         return pb.ObserveResponse(observations=codec.observations_to_proto(observations))
 
     async def PlayDryRun(  # noqa: N802
@@ -135,8 +135,11 @@ class EnvServicer(EnvServiceServicer):
             self._load(request.environment)
             return self._families.dry_run(request.spec_json, request.num_tasks)
 
-        episodes = await self._pool.run("PlayDryRun", work, _seconds_left(context))
+        episodes = await self._pool.run("PlayDryRun", work, self._allowed_s(context))
         return pb.PlayDryRunResponse(episodes_json=episodes)
+
+    def _allowed_s(self, context: _Context) -> float:
+        return allowed_s(context, self._settings.call_timeout_s)
 
     def _load(self, ref: pb.EnvironmentRef) -> Loaded:
         return self._families.get(*_named(ref))
@@ -154,8 +157,3 @@ def _actions(request: pb.StepRequest) -> list[str]:
 def _check_agents(loaded: Loaded, names: Iterable[str]) -> None:
     for agent in names:
         known_agent(agent, loaded.family.agents, task=f"Task {loaded.family.name!r}")
-
-
-def _seconds_left(context: _Context) -> float:
-    left_s: float | None = cast("Any", context).time_remaining()
-    return float("inf") if left_s is None else left_s

@@ -28,8 +28,9 @@ class EnvSettings(ServingSettings):
     actions_per_thread: int = Field(default=16, ge=1)
     """Actions of one request that one thread judges in a row; 1 for a task that runs programs."""
     call_timeout_s: float = Field(default=60.0, gt=0.0)
-    """Longest time for one request, whatever deadline the caller set; a Step of a task that runs
-    programs has it for each of its actions. A bundle's process has it for each request."""
+    """Longest time for one request whose caller sets no deadline, and for a bundle's process to
+    start. A caller's own deadline, which follows from the job's `limits.env_timeout_s`, is kept as
+    it is, shorter or longer."""
     max_bundles: int = Field(default=4, ge=1, le=64)
     """Bundles (code that jobs bring along) with a process here; the one that was called longest ago
     makes room."""
@@ -39,8 +40,8 @@ class EnvSettings(ServingSettings):
     """required: a bundle runs only where the kernel confines its process (Landlock and seccomp);
     preferred: elsewhere too, with this service's own rights. For machines of trusted users."""
     hung_threads_s: float = Field(default=120.0, gt=0.0)
-    """A process whose threads all judge past their deadline for this long ends and is started
-    again, because Python can't end a thread. ``troupe_env_hung_threads`` counts such threads."""
+    """A process whose threads all judge past their requests' deadlines for this long ends and is
+    started again, because Python can't end a thread. ``troupe_env_hung_threads`` counts them."""
 
     def with_threads_for(self, num_programs: int) -> "EnvSettings":
         """These settings with a number of ``threads``: for ``num_programs`` that run at once."""

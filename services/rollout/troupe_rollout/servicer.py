@@ -131,13 +131,9 @@ class RolloutServicer(RolloutServiceServicer):
                 may_call,
                 request.follows_updates,
             )
-            timeout_s = _left_s(context, self._settings.call_timeout_s)
-            try:
-                async with asyncio.timeout(timeout_s):
-                    with span("engine.generate", policy=request.policy, n=request.num_candidates):
-                        generation = await self._engine.generate(domain_request)
-            except TimeoutError as error:
-                raise _late("Generate", timeout_s) from error
+            async with _deadline("Generate", _callers_s(context, self._settings.call_timeout_s)):
+                with span("engine.generate", policy=request.policy, n=request.num_candidates):
+                    generation = await self._engine.generate(domain_request)
         # Counted while the answer is on its way.
         asyncio.get_running_loop().call_soon(_count, self._job_id, request.policy, generation)
         return generation_to_proto(generation)
@@ -149,7 +145,7 @@ class RolloutServicer(RolloutServiceServicer):
             return await self._score_completions(request, context)
         with self._calls:
             self._intake.renew(request.policy, request.policy_version)
-            async with self._deadline(context, "ScoreTokens", self._loading_s):
+            async with _deadline("ScoreTokens", _left_s(context, self._loading_s)):
                 check_count(request.images)
                 logprobs = await self._engine.score(
                     request.policy,
@@ -178,7 +174,7 @@ class RolloutServicer(RolloutServiceServicer):
                 pointer="/images",
             )
         with self._calls:
-            async with self._deadline(context, "ScoreTokens", self._loading_s):
+            async with _deadline("ScoreTokens", _callers_s(context, self._loading_s)):
                 scores = await self._engine.score_completions(
                     request.policy, request.policy_version, list(request.token_ids), completions
                 )
@@ -190,14 +186,14 @@ class RolloutServicer(RolloutServiceServicer):
     ) -> pb.UpdateWeightsResponse:
         limit_s = self._settings.upload_timeout_s + self._moving_s
         with self._calls:
-            async with self._deadline(context, "UpdateWeights", limit_s):
+            async with _deadline("UpdateWeights", _left_s(context, limit_s)):
                 return await self._intake.update(aiter(request_iterator), timeout_s=limit_s)
 
     async def ActivateWeights(  # noqa: N802
         self, request: pb.ActivateWeightsRequest, context: _Context
     ) -> pb.ActivateWeightsResponse:
         with self._calls:
-            async with self._deadline(context, "ActivateWeights", self._loading_s):
+            async with _deadline("ActivateWeights", _left_s(context, self._loading_s)):
                 await self._intake.activate(
                     request.policy,
                     request.policy_version,
@@ -212,7 +208,8 @@ class RolloutServicer(RolloutServiceServicer):
         self, request: pb.DiscardWeightsRequest, context: _Context
     ) -> pb.DiscardWeightsResponse:
         with self._calls:
-            async with self._deadline(context, "DiscardWeights"):
+            limit_s = self._settings.call_timeout_s
+            async with _deadline("DiscardWeights", _left_s(context, limit_s)):
                 await self._intake.discard(
                     request.policy, request.policy_version, epoch=request.epoch
                 )
@@ -222,7 +219,7 @@ class RolloutServicer(RolloutServiceServicer):
         self, request: pb.SleepRequest, context: _Context
     ) -> pb.SleepResponse:
         with self._calls:
-            async with self._deadline(context, "Sleep", self._loading_s):
+            async with _deadline("Sleep", _left_s(context, self._loading_s)):
                 await self._intake.sleep(epoch=request.epoch)
         return pb.SleepResponse()
 
@@ -230,7 +227,7 @@ class RolloutServicer(RolloutServiceServicer):
         self, request: pb.WakeRequest, context: _Context
     ) -> pb.WakeResponse:
         with self._calls:
-            async with self._deadline(context, "Wake", self._loading_s):
+            async with _deadline("Wake", _left_s(context, self._loading_s)):
                 await self._intake.wake(epoch=request.epoch)
         if self._tell is not None:
             self._tell()
@@ -261,27 +258,27 @@ class RolloutServicer(RolloutServiceServicer):
             return ids, observed_images(seen), bool(tools_of(seen))
         raise InvalidArgumentError("A Generate request needs a prompt: chat or tokens.")
 
-    @contextlib.asynccontextmanager
-    async def _deadline(
-        self, context: _Context, method: str, limit_s: float | None = None
-    ) -> AsyncGenerator[None]:
-        timeout_s = _left_s(context, limit_s or self._settings.call_timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                yield
-        except TimeoutError as error:
-            raise _late(method, timeout_s) from error
+
+@contextlib.asynccontextmanager
+async def _deadline(method: str, timeout_s: float) -> AsyncGenerator[None]:
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError as error:
+        raise DeadlineError(
+            f"{method} did not end within {timeout_s:.1f} s. Give it more time, or add replicas."
+        ) from error
+
+
+def _callers_s(context: _Context, otherwise_s: float) -> float:
+    """The caller's deadline, which for completions follows from the job's model, lengths and
+    limits; ``otherwise_s`` where it sets none."""
+    left_s = cast("float | None", context.time_remaining())
+    return otherwise_s if left_s is None else left_s
 
 
 def _left_s(context: _Context, limit_s: float) -> float:
-    left_s = cast("float | None", context.time_remaining())
-    return limit_s if left_s is None else min(limit_s, left_s)
-
-
-def _late(method: str, timeout_s: float) -> DeadlineError:
-    return DeadlineError(
-        f"{method} did not end within {timeout_s:.1f} s. Give it more time, or add replicas."
-    )
+    return min(limit_s, _callers_s(context, limit_s))
 
 
 def _count(job_id: str, policy: str, generation: Generation) -> None:

@@ -35,4 +35,6 @@ class RolloutSettings(ServingSettings):
     """Largest number of candidates of one Generate request."""
     call_timeout_s: float = Field(default=600.0, gt=0.0)
     """Longest time for any other call, whatever deadline the caller set, seconds; a call that may
-    load a version has that of max_weights_bytes at 25 MB/s beside it."""
+    load a version has that of max_weights_bytes at 25 MB/s beside it. Completions, and a teacher's
+    scores of them, have their caller's deadline, which follows from the job, and this time only
+    where there is none."""

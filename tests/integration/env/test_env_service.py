@@ -193,9 +193,10 @@ async def test_step_when_arguments_are_wrong_then_invalid_argument(serve):
 
 
 async def test_step_when_the_task_hangs_then_deadline_and_others_are_served(serve):
-    async with stuck_client(await serve(threads=2, call_timeout_s=0.3)) as client:
+    async with stuck_client(await serve(threads=2)) as client:
+        await step(client, "warm")
         with pytest.raises(DeadlineError, match="TROUPE_ENV_THREADS"):
-            await step(client, "hang")
+            await step(client, "hang", timeout_s=0.6)
         assert len(await step(client, "ok")) == 1
 
 

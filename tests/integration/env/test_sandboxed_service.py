@@ -28,7 +28,7 @@ class NoParams(BaseModel):
 
 
 RUN_S, CALL_S = 0.5, 1.5
-"""Wall time of a program of `Hurries`, and what a service gives a call: eight in a row take 4 s."""
+"""Wall time of a program of `Hurries`, and what a job gives an action: eight in a row take 4 s."""
 
 
 class Runs:
@@ -126,7 +126,7 @@ async def test_step_when_programs_sleep_longer_than_one_call_together_then_each_
 ):
     skip_without_namespaces()
     sandbox = SandboxSettings(level="namespaces", workers=2)
-    app, client = await serve(grpc_servers, sandbox, Hurries, call_timeout_s=CALL_S)
+    app, client = await serve(grpc_servers, sandbox, Hurries)
     await app.connect()
     async with client:
         start = await client.reset(split="train", index=0, observe=[], timeout_s=30)

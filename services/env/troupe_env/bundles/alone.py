@@ -30,9 +30,10 @@ async def serve(archive: bytes, socket: str) -> None:
             raise NotFoundError(f"this process has the bundle {bundle.digest}, not {digest}")
         return bundle
 
-    processes = BundleProcesses(EnvSettings(), fetch)
+    settings = EnvSettings()
+    processes = BundleProcesses(settings, fetch)
     server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
-    servicer = ForwardingServicer(EnvServiceServicer(), processes)
+    servicer = ForwardingServicer(settings, EnvServiceServicer(), processes)
     add_EnvServiceServicer_to_server(servicer, server)
     server.add_insecure_port(f"unix:{socket}")
     try:

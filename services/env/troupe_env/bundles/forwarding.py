@@ -4,7 +4,7 @@ Owns the choice between the two, and counts what the bundle's process judges: no
 one.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import grpc.aio
 
@@ -12,6 +12,8 @@ from troupe.api.env.v1 import env_pb2 as pb
 from troupe.api.env.v1.env_pb2_grpc import EnvServiceServicer, EnvServiceStub
 from troupe.runtime.telemetry import metrics
 from troupe_env.bundles.processes import BundleProcesses
+from troupe_env.deadlines import allowed_s
+from troupe_env.settings import EnvSettings
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -19,7 +21,10 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class ForwardingServicer(EnvServiceServicer):
     """``own`` answers for what is installed here, ``bundles`` for what jobs bring along."""
 
-    def __init__(self, own: EnvServiceServicer, bundles: BundleProcesses) -> None:
+    def __init__(
+        self, settings: EnvSettings, own: EnvServiceServicer, bundles: BundleProcesses
+    ) -> None:
+        self._settings = settings
         self._own = own
         self._bundles = bundles
 
@@ -52,13 +57,12 @@ class ForwardingServicer(EnvServiceServicer):
         digest = request.environment.bundle_digest
         if not digest:
             return await getattr(self._own, method)(request, context)
-        left_s = cast("float | None", cast("Any", context).time_remaining())
         with self._bundles.in_flight.one():
             return await self._bundles.call(
                 digest,
                 method,
                 lambda stub, timeout_s: _asked(stub, method, request, timeout_s),
-                float("inf") if left_s is None else left_s,
+                allowed_s(context, self._settings.call_timeout_s),
             )
 
 

@@ -119,8 +119,9 @@ class BundleProcess:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise DeadlineError(
-                    f"{what}: the bundle's code did not answer in {timeout_s:g} s; its process is "
-                    "ended and started again. Does its code end?"
+                    f"{what}: the bundle's code did not answer in {timeout_s:.1f} s; its process "
+                    "is ended and started again. Does its code end? If it needs more time, raise "
+                    "the job's limits.env_timeout_s."
                 ) from error
             raise from_rpc_error(error, what=what, address=self.digest[:19]) from error
         except (asyncio.CancelledError, grpc.aio.UsageError) as error:

@@ -25,6 +25,7 @@ from troupe.errors import (
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_env.bundles.process import BundleProcess
+from troupe_env.deadlines import SPARE_S
 from troupe_env.in_flight import InFlight
 from troupe_env.settings import EnvSettings
 
@@ -36,8 +37,6 @@ _REFUSED_S = 60.0
 """Time for which it is: the machine may have been at fault."""
 _KEPT_DEATHS = 256
 _LATE = "it did not answer in time"
-_SPARE_S = 0.25
-"""Time for the answer to reach the caller, whose deadline would otherwise come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,9 @@ class BundleProcesses:
             InvalidArgumentError: its process keeps ending by itself.
             OverloadedError: every process is busy, and there may be no more.
         """
-        limit_s = max(_SPARE_S, min(timeout_s, self._settings.call_timeout_s) - _SPARE_S)
-        deadline = asyncio.get_running_loop().time() + limit_s
-        process = await self._process(digest, limit_s)
-        left_s = max(_SPARE_S, deadline - asyncio.get_running_loop().time())
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        process = await self._process(digest, timeout_s)
+        left_s = max(SPARE_S, deadline - asyncio.get_running_loop().time())
         try:
             answer = await process.call(what, ask, left_s)
         except DeadlineError:

@@ -25,6 +25,7 @@ from troupe.vision.names import served_name
 from troupe_rollout.engines.sglang.settings import VERSION
 
 CONNECT_TIMEOUT_S = 5.0
+_CALLERS = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
 _PROBE = {"input_ids": [0, 0], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
 
 
@@ -76,8 +77,12 @@ class SglangClient:
             ) from error
 
     async def generate(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """The completions of one /generate call, in index order."""
-        answer = await self._post("/generate", body)
+        """The completions of one /generate call, in index order.
+
+        It has the deadline of its caller, which bounds every call of an engine: how long
+        completions may take depends on the job.
+        """
+        answer = await self._request("POST", "/generate", body, timeout=_CALLERS)
         return answer if isinstance(answer, list) else [answer]
 
     async def load_adapter(self, name: str, folder: Path) -> None:
@@ -184,9 +189,17 @@ class SglangClient:
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         return await self._request("POST", path, body)
 
-    async def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        *,
+        timeout: httpx.Timeout | None = None,
+    ) -> Any:
+        timeout, content = timeout or self._http.timeout, _encoded(body)
         try:
-            answer = await self._http.request(method, path, content=_encoded(body))
+            answer = await self._http.request(method, path, content=content, timeout=timeout)
         except httpx.TimeoutException as error:
             raise DeadlineError(
                 f"SGLang at {self.url} did not answer {path} in time ({type(error).__name__}). "

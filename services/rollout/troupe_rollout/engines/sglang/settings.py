@@ -86,7 +86,8 @@ class SglangSettings(BaseSettings):
     """Longest time from the start of a server until it answers."""
     call_timeout_s: float = Field(default=600.0, gt=0.0)
     """Longest HTTP call to the server, whatever the caller's deadline; beside it, as beside
-    start_timeout_s, the model has time to be read at 25 MB/s."""
+    start_timeout_s, the model has time to be read at 25 MB/s. Sampling and scoring have their
+    caller's deadline alone."""
     drain_timeout_s: float = Field(default=120.0, gt=0.0)
     """Longest wait of a swap for the requests of other full weights."""
     health_interval_s: float = Field(default=2.0, gt=0.0)
