@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import grpc.aio
 from prometheus_client import Counter, Histogram
@@ -22,6 +22,7 @@ from troupe.errors import (
 )
 from troupe.runtime.engines.engine import Engine
 from troupe.runtime.faults import reached
+from troupe.runtime.serving.deadlines import callers_s
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.tracing import span
 from troupe.spec.deadlines import moving_s
@@ -131,7 +132,7 @@ class RolloutServicer(RolloutServiceServicer):
                 may_call,
                 request.follows_updates,
             )
-            async with _deadline("Generate", _callers_s(context, self._settings.call_timeout_s)):
+            async with _deadline("Generate", callers_s(context, self._settings.call_timeout_s)):
                 with span("engine.generate", policy=request.policy, n=request.num_candidates):
                     generation = await self._engine.generate(domain_request)
         # Counted while the answer is on its way.
@@ -174,7 +175,7 @@ class RolloutServicer(RolloutServiceServicer):
                 pointer="/images",
             )
         with self._calls:
-            async with _deadline("ScoreTokens", _callers_s(context, self._loading_s)):
+            async with _deadline("ScoreTokens", callers_s(context, self._loading_s)):
                 scores = await self._engine.score_completions(
                     request.policy, request.policy_version, list(request.token_ids), completions
                 )
@@ -270,15 +271,8 @@ async def _deadline(method: str, timeout_s: float) -> AsyncGenerator[None]:
         ) from error
 
 
-def _callers_s(context: _Context, otherwise_s: float) -> float:
-    """The caller's deadline, which for completions follows from the job's model, lengths and
-    limits; ``otherwise_s`` where it sets none."""
-    left_s = cast("float | None", context.time_remaining())
-    return otherwise_s if left_s is None else left_s
-
-
 def _left_s(context: _Context, limit_s: float) -> float:
-    return min(limit_s, _callers_s(context, limit_s))
+    return min(limit_s, callers_s(context, limit_s))
 
 
 def _count(job_id: str, policy: str, generation: Generation) -> None:
