@@ -59,7 +59,8 @@ class LocalEnv:
 
     A family that runs programs judges on threads, at most ``num_threads`` at once, so that one slow
     program never delays other episodes; ``open_sandbox`` opens its sandbox and defaults to this
-    machine's. Other families judge in the calling thread.
+    machine's. Other families judge in the calling thread, where no deadline holds, unless
+    ``threaded``.
     """
 
     def __init__(
@@ -68,13 +69,14 @@ class LocalEnv:
         *,
         num_threads: int = 4,
         open_sandbox: Callable[[], Sandbox] | None = None,
+        threaded: bool = False,
     ) -> None:
         self._family = family
         self._sandbox: Sandbox | None = None
         self._threads: ThreadPoolExecutor | None = None
         if needs_sandbox(family):
             self._sandbox = (open_sandbox or plugins.load(plugins.SANDBOXES, "local"))()
-        if runs_programs(family):
+        if threaded or runs_programs(family):
             self._threads = ThreadPoolExecutor(num_threads, "judge")
         self._free = asyncio.Semaphore(num_threads)
         try:
@@ -107,7 +109,7 @@ class LocalEnv:
 
     @property
     def is_threaded(self) -> bool:
-        """Whether judging runs programs on threads, so that other episodes continue meanwhile."""
+        """Whether judging runs on threads, so that other episodes continue meanwhile."""
         return self._threads is not None
 
     def size(self, split: Split) -> int | None:
@@ -184,7 +186,7 @@ class LocalEnv:
             return without_exit(work)
         loop = asyncio.get_running_loop()
         try:
-            # The deadline limits the program: waiting for a thread counts against the episode only.
+            # The deadline limits the task's code: waiting for a thread counts against the episode only.
             async with self._free, asyncio.timeout(timeout_s):
                 return await loop.run_in_executor(self._threads, without_exit, work)
         except TimeoutError as error:
