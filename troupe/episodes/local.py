@@ -38,6 +38,8 @@ from troupe.tasks.optional import request_task, required_policy, scripted_policy
 from troupe.tasks.registry import make_environment
 
 _T = TypeVar("_T")
+_LONG_CHARS = 1 << 16
+"""A prompt of more characters is rendered on a thread: the ids of a megabyte take seconds."""
 
 
 class StateObservation(BoundedObservation):
@@ -266,17 +268,23 @@ class EngineRollout:
     ) -> Generation:
         """Render and sample, as the rollout service does."""
         policy = self._served_as or request.policy
-        prompt = self._engine.render(policy, request.prompt)
-        rendered = request.with_prompt(
-            prompt, observed_images(request.prompt), may_call=bool(tools_of(request.prompt))
-        )
         try:
             async with asyncio.timeout(timeout_s):
+                prompt = await self._rendered(policy, request.prompt)
+                rendered = request.with_prompt(
+                    prompt, observed_images(request.prompt), may_call=bool(tools_of(request.prompt))
+                )
                 return await self._engine.generate(replace(rendered, policy=policy))
         except TimeoutError as error:
             raise DeadlineError(
                 f"the engine did not answer within {timeout_s:.0f} s (limits.generate_timeout_s)"
             ) from error
+
+    async def _rendered(self, policy: str, seen: Observation) -> list[int]:
+        num_chars = sum(len(message.described) for message in seen) + len(repr(tools_of(seen)))
+        if num_chars <= _LONG_CHARS:
+            return self._engine.render(policy, seen)
+        return await asyncio.to_thread(self._engine.render, policy, seen)
 
 
 def _with_state(observations: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:
