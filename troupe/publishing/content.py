@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from troupe.errors import InvalidArgumentError
+from troupe.evaluation.documents import read_object
 from troupe.ids import is_hub_id
 from troupe.publishing.card import CardFacts, policy_card, team_card
 from troupe.publishing.files import SUFFIXES, FileEntry, file_sha256
@@ -159,7 +159,7 @@ def _weights_file(path: Path, base: str) -> ContentFile:
     """The file as it is; a configuration without this machine's paths."""
     if path.name not in _REWRITTEN:
         return ContentFile(path.resolve())
-    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    document = read_object(path)
     cleaned = without_paths(document)
     if path.name == "adapter_config.json":
         cleaned["base_model_name_or_path"] = base
@@ -181,7 +181,7 @@ def _licence(team: TeamFolder) -> str:
         note = Path(location) / "provenance.json"
         if not note.is_file():
             return ""
-        licences.add(str(json.loads(note.read_text("utf-8")).get("licence") or "").lower())
+        licences.add(str(read_object(note).get("licence") or "").lower())
     return licences.pop() if len(licences) == 1 else ""
 
 
