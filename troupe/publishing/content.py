@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, WeightsRejectedError
 from troupe.evaluation.documents import read_object
 from troupe.ids import is_hub_id
 from troupe.publishing.card import CardFacts, policy_card, team_card
@@ -19,6 +19,7 @@ from troupe.publishing.files import SUFFIXES, FileEntry, file_sha256
 from troupe.publishing.manifest import MANIFEST, TeamBase, TeamManifest, TeamPolicy
 from troupe.publishing.scrub import without_paths
 from troupe.publishing.team_folder import TeamFolder
+from troupe.runtime.weights import read_layout
 
 CURVE = "curve.png"
 _REWRITTEN = frozenset(
@@ -149,10 +150,20 @@ def _policy(
     folder, path = team.weights(name), f"policies/{name}"
     entries: dict[str, FileEntry] = {}
     for file_name in policy.files:
+        if file_name.endswith(".safetensors"):
+            _check_whole(folder / file_name)
         file = _weights_file(folder / file_name, base.path or base.id)
         files[f"{path}/{file_name}"] = file
         entries[file_name] = file.entry
     return policy.model_copy(update={"path": path, "files": entries})
+
+
+def _check_whole(path: Path) -> None:
+    """Raise InvalidArgumentError for weights that were cut: an export's disk may have been full."""
+    try:
+        read_layout(path)
+    except WeightsRejectedError as error:
+        raise InvalidArgumentError(error.message) from error
 
 
 def _weights_file(path: Path, base: str) -> ContentFile:
