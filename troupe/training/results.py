@@ -137,7 +137,7 @@ class RunResults:
                 f"{folder} is not a run folder (there is no spec.json in it); `troupe jobs` lists "
                 "those of a runs folder"
             )
-        self.folder = folder
+        self.folder = folder.resolve()
 
     def __repr__(self) -> str:
         summary = self.summary
