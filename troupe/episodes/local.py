@@ -188,7 +188,7 @@ class LocalEnv:
             return without_exit(work)
         loop = asyncio.get_running_loop()
         try:
-            # The deadline limits the task's code: only the episode's counts the wait for a thread.
+            # The deadline limits the code: waiting for a thread counts against the episode only.
             async with self._free, asyncio.timeout(timeout_s):
                 return await loop.run_in_executor(self._threads, without_exit, work)
         except TimeoutError as error:

@@ -131,7 +131,7 @@ def test_render_when_a_text_is_long_then_ids_are_equal_and_other_threads_may_run
     text = "go and come back " * 5000
 
     class Batches:
-        """The tokenizer without the call that holds Python's lock."""
+        """The tokenizer without the call that holds the GIL."""
 
         is_fast, truncation, padding = True, None, None
 
@@ -147,7 +147,7 @@ def test_render_when_a_text_is_long_then_ids_are_equal_and_other_threads_may_run
             return backend.encode_batch(texts, add_special_tokens=add_special_tokens)
 
         def encode(self, text: str, **_: Any) -> Any:
-            raise AssertionError("this holds Python's lock")
+            raise AssertionError("this holds the GIL")
 
     expected = tokenizer.apply_chat_template(
         [{"role": "user", "content": text}],

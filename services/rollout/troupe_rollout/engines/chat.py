@@ -23,7 +23,7 @@ from troupe_rollout.engines.tool_template import (
 )
 
 _LONG_CHARS = 1 << 16
-"""Of a longer text, the encoding gives way to other threads."""
+"""A longer text is encoded without the GIL."""
 
 
 class ChatTemplate:
@@ -123,9 +123,9 @@ def _encoded(tokenizer: Any, text: str) -> list[int]:
     """The ids of a rendered chat, which brings its own special tokens.
 
     A fast tokenizer's own encoding is asked for: what transformers puts around it costs as much
-    again, and its batches wake a pool of threads for one text. They alone release Python's lock
-    meanwhile, which a long text holds for seconds. Where tokenizer.json brings a length
-    to cut or to pad to, that encoding would apply it; transformers' own does neither unasked.
+    again, and its batches wake a pool of threads for one text. Batches alone release the GIL, which
+    a text of megabytes would hold for seconds. Where tokenizer.json brings a length to cut or to
+    pad to, that encoding would apply it; transformers' own does neither unasked.
     """
     backend = tokenizer.backend_tokenizer if getattr(tokenizer, "is_fast", False) else None
     if backend is not None and backend.truncation is None and backend.padding is None:
