@@ -38,6 +38,8 @@ from troupe.tasks.optional import request_task, required_policy, scripted_policy
 from troupe.tasks.registry import make_environment
 
 _T = TypeVar("_T")
+_LONG_CHARS = 1 << 16
+"""A prompt of more characters is rendered on a thread: the ids of a megabyte take seconds."""
 
 
 class StateObservation(BoundedObservation):
@@ -59,7 +61,8 @@ class LocalEnv:
 
     A family that runs programs judges on threads, at most ``num_threads`` at once, so that one slow
     program never delays other episodes; ``open_sandbox`` opens its sandbox and defaults to this
-    machine's. Other families judge in the calling thread.
+    machine's. Other families judge in the calling thread, where no deadline holds, unless
+    ``threaded``.
     """
 
     def __init__(
@@ -68,13 +71,14 @@ class LocalEnv:
         *,
         num_threads: int = 4,
         open_sandbox: Callable[[], Sandbox] | None = None,
+        threaded: bool = False,
     ) -> None:
         self._family = family
         self._sandbox: Sandbox | None = None
         self._threads: ThreadPoolExecutor | None = None
         if needs_sandbox(family):
             self._sandbox = (open_sandbox or plugins.load(plugins.SANDBOXES, "local"))()
-        if runs_programs(family):
+        if threaded or runs_programs(family):
             self._threads = ThreadPoolExecutor(num_threads, "judge")
         self._free = asyncio.Semaphore(num_threads)
         try:
@@ -107,7 +111,7 @@ class LocalEnv:
 
     @property
     def is_threaded(self) -> bool:
-        """Whether judging runs programs on threads, so that other episodes continue meanwhile."""
+        """Whether judging runs on threads, so that other episodes continue meanwhile."""
         return self._threads is not None
 
     def size(self, split: Split) -> int | None:
@@ -184,7 +188,7 @@ class LocalEnv:
             return without_exit(work)
         loop = asyncio.get_running_loop()
         try:
-            # The deadline limits the program: waiting for a thread counts against the episode only.
+            # The deadline limits the code: waiting for a thread counts against the episode only.
             async with self._free, asyncio.timeout(timeout_s):
                 return await loop.run_in_executor(self._threads, without_exit, work)
         except TimeoutError as error:
@@ -264,17 +268,23 @@ class EngineRollout:
     ) -> Generation:
         """Render and sample, as the rollout service does."""
         policy = self._served_as or request.policy
-        prompt = self._engine.render(policy, request.prompt)
-        rendered = request.with_prompt(
-            prompt, observed_images(request.prompt), may_call=bool(tools_of(request.prompt))
-        )
         try:
             async with asyncio.timeout(timeout_s):
+                prompt = await self._rendered(policy, request.prompt)
+                rendered = request.with_prompt(
+                    prompt, observed_images(request.prompt), may_call=bool(tools_of(request.prompt))
+                )
                 return await self._engine.generate(replace(rendered, policy=policy))
         except TimeoutError as error:
             raise DeadlineError(
                 f"the engine did not answer within {timeout_s:.0f} s (limits.generate_timeout_s)"
             ) from error
+
+    async def _rendered(self, policy: str, seen: Observation) -> list[int]:
+        num_chars = sum(len(message.described) for message in seen) + len(repr(tools_of(seen)))
+        if num_chars <= _LONG_CHARS:
+            return self._engine.render(policy, seen)
+        return await asyncio.to_thread(self._engine.render, policy, seen)
 
 
 def _with_state(observations: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:

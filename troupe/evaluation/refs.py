@@ -4,13 +4,13 @@ Owns the syntax of ``--policy``. Reads local folders; never loads weights and ne
 connection.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.evaluation.documents import read_object
 from troupe.ids import is_hub_id
 from troupe.runtime.run_folder import EXPORT_FILE
 from troupe.spec.issues import suggest
@@ -111,7 +111,7 @@ def _chat(url: str, model: str) -> ChatRef:
 
 
 def _adapter(folder: Path, options: RefOptions) -> WeightsRef:
-    config = _document(folder / "adapter_config.json")
+    config = read_object(folder / "adapter_config.json")
     if not (folder / "adapter_model.safetensors").is_file():
         raise NotFoundError(
             f"adapter {folder} has no adapter_model.safetensors; save it with "
@@ -133,7 +133,7 @@ def _adapter(folder: Path, options: RefOptions) -> WeightsRef:
 
 def _of_team(seats: Path, weights: Path, agent: str) -> PolicyRef:
     """The exported weights of the policy that ``agent`` had in the run that wrote ``seats``."""
-    folder, document = seats.parent, _document(seats)
+    folder, document = seats.parent, read_object(seats)
     agents: dict[str, Any] = document.get("agents") or {}
     if agent not in agents:
         raise InvalidArgumentError(
@@ -187,13 +187,3 @@ def _is_missing_path(text: str) -> bool:
 def _absolute(model: str) -> str:
     path = Path(model).expanduser()
     return str(path.resolve()) if (path / "config.json").is_file() else model
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidArgumentError(f"{path} cannot be read as JSON ({error})") from error
-    if not isinstance(document, dict):
-        raise InvalidArgumentError(f"{path} is not a JSON object")
-    return document

@@ -16,6 +16,7 @@ from typing import Any
 
 from troupe.durable import replace_file
 from troupe.episodes.lines import Line
+from troupe.evaluation.documents import summary_of
 from troupe.evaluation.scores import FAILURE_KINDS, Flawless, failure_of, fault_kinds
 from troupe.evaluation.tables import table
 from troupe.evaluation.transcripts import transcript
@@ -64,7 +65,7 @@ def write_run_report(run_dir: Path) -> str:
     text = "\n\n".join(
         [
             f"# {run_dir.name}",
-            *_lost(run_dir / "summary.json"),
+            *_lost(run_dir),
             "## Rounds\n\n" + _rounds(metrics),
             *_suspects(metrics),
             "## Policies over all rounds\n\n" + _policies(policies),
@@ -77,9 +78,9 @@ def write_run_report(run_dir: Path) -> str:
     return text + "\n"
 
 
-def _lost(summary: Path) -> list[str]:
+def _lost(run_dir: Path) -> list[str]:
     """What the job's records lack, as a section; none where they are whole."""
-    losses = json.loads(summary.read_text("utf-8")).get("records_lost") if summary.is_file() else []
+    losses = summary_of(run_dir).get("records_lost")
     if not losses:
         return []
     rows = [[loss["file"], loss["part"], loss["loss"]] for loss in losses]

@@ -5,8 +5,8 @@ Owns their lifetime. The engines of a job's rollouts serve the weights as versio
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from troupe import plugins
 from troupe.clients.chat import ChatClient
 from troupe.episodes.local import EngineRollout, ScriptedRollout
 from troupe.episodes.ports import RolloutPort
-from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.errors import InvalidArgumentError, TroupeError, WeightsRejectedError
 from troupe.evaluation.bare import stage_bare
 from troupe.evaluation.players import ChatPlayer
 from troupe.evaluation.refs import ChatRef, ScriptedRef, WeightsRef
@@ -101,13 +101,29 @@ async def serving_engine(
     engine = _make_engine(engine_name)
     try:
         with tempfile.TemporaryDirectory(prefix="troupe-weights-") as folder:
-            await engine.start({name: _policy(ref, dtypes[ref]) for ref, name in names.items()})
+            policies: dict[str, PolicySpec] = {}
             for ref, name in names.items():
-                await _stage(engine, ref, name, Path(folder))
+                with _file_errors(ref):
+                    policies[name] = _policy(ref, dtypes[ref])
+            await engine.start(policies)
+            for ref, name in names.items():
+                with _file_errors(ref):
+                    await _stage(engine, ref, name, Path(folder))
                 await engine.activate(name, 0)
             yield engine
     finally:
         await asyncio.shield(engine.stop())
+
+
+@contextmanager
+def _file_errors(ref: WeightsRef) -> Generator[None]:
+    """Damaged files of ``ref`` as InvalidArgumentError: they are no better at the next try."""
+    try:
+        yield
+    except (WeightsRejectedError, FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
+        raise InvalidArgumentError(
+            f"the weights in {ref.adapter or ref.model} can't be loaded: {error}"
+        ) from error
 
 
 def _make_engine(name: str) -> Engine:

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, WeightsRejectedError
+from troupe.evaluation.documents import read_object
 from troupe.ids import is_hub_id
 from troupe.publishing.card import CardFacts, policy_card, team_card
 from troupe.publishing.files import SUFFIXES, FileEntry, file_sha256
 from troupe.publishing.manifest import MANIFEST, TeamBase, TeamManifest, TeamPolicy
 from troupe.publishing.scrub import without_paths
 from troupe.publishing.team_folder import TeamFolder
+from troupe.runtime.weights import read_layout
 
 CURVE = "curve.png"
 _REWRITTEN = frozenset(
@@ -149,17 +150,27 @@ def _policy(
     folder, path = team.weights(name), f"policies/{name}"
     entries: dict[str, FileEntry] = {}
     for file_name in policy.files:
+        if file_name.endswith(".safetensors"):
+            _check_whole(folder / file_name)
         file = _weights_file(folder / file_name, base.path or base.id)
         files[f"{path}/{file_name}"] = file
         entries[file_name] = file.entry
     return policy.model_copy(update={"path": path, "files": entries})
 
 
+def _check_whole(path: Path) -> None:
+    """Raise InvalidArgumentError for weights that were cut: an export's disk may have been full."""
+    try:
+        read_layout(path)
+    except WeightsRejectedError as error:
+        raise InvalidArgumentError(error.message) from error
+
+
 def _weights_file(path: Path, base: str) -> ContentFile:
     """The file as it is; a configuration without this machine's paths."""
     if path.name not in _REWRITTEN:
         return ContentFile(path.resolve())
-    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    document = read_object(path)
     cleaned = without_paths(document)
     if path.name == "adapter_config.json":
         cleaned["base_model_name_or_path"] = base
@@ -181,7 +192,7 @@ def _licence(team: TeamFolder) -> str:
         note = Path(location) / "provenance.json"
         if not note.is_file():
             return ""
-        licences.add(str(json.loads(note.read_text("utf-8")).get("licence") or "").lower())
+        licences.add(str(read_object(note).get("licence") or "").lower())
     return licences.pop() if len(licences) == 1 else ""
 
 

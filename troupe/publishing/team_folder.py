@@ -3,12 +3,12 @@
 Owns where the weights of a team are. Never loads them and never opens a connection.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.evaluation.documents import read_object, summary_of
 from troupe.evaluation.refs import WeightsRef
 from troupe.ids import is_hub_id
 from troupe.publishing.files import entries_of, inside, model_digest
@@ -133,8 +133,6 @@ def team_of_run(folder: Path, checkpoint: str = "") -> TeamFolder:
         raise NotFoundError(f"{folder} is neither a run folder (spec.json) nor a team ({MANIFEST})")
     spec = load_spec(folder / "spec.json")
     names = _base_names(spec)
-    summary = folder / "summary.json"
-    commit = json.loads(summary.read_text("utf-8")).get("commit") if summary.is_file() else None
     is_rows = spec.task.name == TASK_NAME
     has_instructions = is_rows or spec.task.name == BUNDLED_TASK
     instructions: dict[str, str] = spec.task.params["agents"] if has_instructions else {}
@@ -159,7 +157,7 @@ def team_of_run(folder: Path, checkpoint: str = "") -> TeamFolder:
             name: _policy(folder, spec, name, checkpoint, names[spec.policies[name].model])
             for name in spec.policies
         },
-        commit=commit or "",
+        commit=summary_of(folder).get("commit") or "",
         spec=document,
     )
     return TeamFolder(folder, manifest, {name: model for model, name in names.items()})
@@ -170,7 +168,7 @@ def _step(folder: Path, checkpoint: str, policy: str) -> str:
     note = folder / "exports" / checkpoint / policy / "checkpoint.json"
     if not checkpoint or not note.is_file():
         return checkpoint
-    return str(json.loads(note.read_text("utf-8"))["step"])
+    return str(read_object(note)["step"])
 
 
 def _rows(spec: JobSpec) -> TeamRows:

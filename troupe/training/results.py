@@ -4,7 +4,6 @@ Reads files alone, so it works for any run folder, with or without a platform. N
 """
 
 import html
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from troupe.clients.rest.models.episodes import EpisodeKind
 from troupe.episodes.lines import Line
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.evaluation.curve import figure
+from troupe.evaluation.documents import read_object, summary_of
 from troupe.evaluation.run_report import whole_lines
 from troupe.evaluation.transcripts import transcript
 
@@ -137,7 +137,7 @@ class RunResults:
                 f"{folder} is not a run folder (there is no spec.json in it); `troupe jobs` lists "
                 "those of a runs folder"
             )
-        self.folder = folder
+        self.folder = folder.resolve()
 
     def __repr__(self) -> str:
         summary = self.summary
@@ -152,8 +152,7 @@ class RunResults:
     @property
     def summary(self) -> dict[str, Any]:
         """``summary.json``; empty while the job runs."""
-        path = self.folder / "summary.json"
-        return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        return summary_of(self.folder)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -196,8 +195,8 @@ class RunResults:
     @property
     def policies(self) -> Mapping[str, TrainedPolicy]:
         """Trained policies by name."""
-        spec = json.loads((self.folder / "spec.json").read_text("utf-8"))
-        return {name: self._policy(name) for name in spec["policies"]}
+        spec = read_object(self.folder / "spec.json")
+        return {name: self._policy(name) for name in spec.get("policies") or {}}
 
     def _policy(self, name: str) -> LocalPolicy:
         folder = self.folder / "policies" / name

@@ -179,4 +179,4 @@ def _tools(body: Mapping[str, Any]) -> list[Tool]:
     functions = [tool.get("function") for tool in list_of(body, "tools")]
     if not all(isinstance(function, dict) for function in functions):
         raise InvalidArgumentError("a tool is not of type function; only functions are offered")
-    return [tool_of(function, "parameters") for function in functions if function]
+    return [tool_of(function or {}, "parameters") for function in functions]

@@ -124,6 +124,40 @@ def test_render_when_compared_with_transformers_then_ids_are_equal(
         assert ChatTemplate(tokenizer if is_fast else Slow(), "tiny").render(chat) == list(expected)
 
 
+def test_render_when_a_text_is_long_then_ids_are_equal_and_other_threads_may_run(
+    model_dir: Path,
+) -> None:
+    tokenizer: Any = AutoTokenizer.from_pretrained(model_dir)
+    text = "go and come back " * 5000
+
+    class Batches:
+        """The tokenizer without the call that holds the GIL."""
+
+        is_fast, truncation, padding = True, None, None
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer, name)
+
+        @property
+        def backend_tokenizer(self) -> Any:
+            return self
+
+        def encode_batch(self, texts: list[str], *, add_special_tokens: bool) -> Any:
+            backend = tokenizer.backend_tokenizer
+            return backend.encode_batch(texts, add_special_tokens=add_special_tokens)
+
+        def encode(self, text: str, **_: Any) -> Any:
+            raise AssertionError("this holds the GIL")
+
+    expected = tokenizer.apply_chat_template(
+        [{"role": "user", "content": text}],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+    )
+    assert ChatTemplate(Batches(), "tiny").render([Message("user", text)]) == list(expected)
+
+
 def test_render_when_the_tokenizer_brings_a_length_then_nothing_is_cut_or_padded(
     model_dir: Path, tmp_path: Path
 ) -> None:

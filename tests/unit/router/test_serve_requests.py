@@ -33,8 +33,17 @@ def test_request_when_it_sets_sampling_then_that_is_used() -> None:
     )
 
 
-@pytest.mark.parametrize(("field", "value"), [("temperature", 1e-40), ("top_k", 10**30)])
-def test_request_when_no_engine_can_sample_so_then_is_refused(field: str, value: float) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", 1e-40),
+        ("top_k", 10**30),
+        ("temperature", "0.5"),
+        ("temperature", True),
+        ("max_tokens", "8"),
+    ],
+)
+def test_request_when_no_engine_can_sample_so_then_is_refused(field: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         read(**{field: value}).sampled_as(SamplingSpec())
     assert refused.value.pointer == field
@@ -112,6 +121,12 @@ def test_tools_when_offered_then_stand_in_the_system_message_as_in_training() ->
     [(role, text), _] = read(tools=[TOOL]).request("Be brief.").turns
     assert role == "system"
     assert text.startswith("Be brief.") and '"look"' in text
+
+
+def test_tools_when_one_has_no_name_then_is_refused() -> None:
+    nameless = read(tools=[TOOL, {"type": "function", "function": {}}])
+    with pytest.raises(InvalidArgumentError, match="no name"):
+        nameless.request("")
 
 
 def test_team_text_when_one_message_then_is_its_text_else_the_conversation() -> None:

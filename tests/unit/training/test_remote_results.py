@@ -16,7 +16,7 @@ from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.spec import parse_spec
 from troupe.training import remote_results
 from troupe.training.remote_results import RemoteResults
-from troupe.training.results import RecordedEpisode, RunResults
+from troupe.training.results import RecordedEpisode, RunResults, open_run
 from troupe_router.run.episode_tree import episode_turns
 from troupe_router.run.series import flatten, metrics_document
 
@@ -150,3 +150,16 @@ def test_evaluations_when_they_have_rewards_by_agent_then_they_are_as_in_a_run_f
     assert [type(line["num_tasks"]) for line in results.evaluations] == [int, int]
     labels = [axes.get_ylabel() for axes in results.plot().axes]
     assert "reward of an episode, held out" in labels
+
+
+def test_run_when_the_working_directory_changes_then_is_still_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "demo-1"
+    run.mkdir()
+    (run / "spec.json").write_text('{"policies": {"a": {}}}')
+    monkeypatch.chdir(run)
+    results = open_run(".")
+    monkeypatch.chdir(tmp_path)
+    assert results.job_id == "demo-1"
+    assert list(results.policies) == ["a"]

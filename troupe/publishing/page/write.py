@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from troupe.errors import NotFoundError
+from troupe.evaluation.documents import summary_of
 from troupe.evaluation.estimators import wilson
 from troupe.evaluation.run_report import episode_reward, whole_lines
 from troupe.ids import eval_round, train_round
@@ -37,7 +38,7 @@ def page_of(run_dir: Path, evaluation: Path | None = None) -> str:
     lines = sorted(whole_lines(run_dir / "metrics.jsonl"), key=lambda line: line["step"])
     train = [line for line in lines if line["kind"] == "train"]
     evals = [line for line in lines if line["kind"] == "eval"]
-    summary = _document(run_dir / "summary.json")
+    summary = summary_of(run_dir)
     parts = [
         _head(run_dir.resolve().name, spec, train, evals, summary),
         _warnings(lines, summary),
@@ -252,7 +253,3 @@ def _interval(estimate: Mapping[str, Any] | None, *, scale: float = 100.0) -> st
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _document(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text("utf-8")) if path.is_file() else {}

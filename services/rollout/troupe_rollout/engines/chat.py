@@ -22,6 +22,9 @@ from troupe_rollout.engines.tool_template import (
     with_tool_calls,
 )
 
+_LONG_CHARS = 1 << 16
+"""A longer text is encoded without the GIL."""
+
 
 class ChatTemplate:
     """A policy's chats and answers, by its model's tokenizer and chat template.
@@ -120,11 +123,14 @@ def _encoded(tokenizer: Any, text: str) -> list[int]:
     """The ids of a rendered chat, which brings its own special tokens.
 
     A fast tokenizer's own encoding is asked for: what transformers puts around it costs as much
-    again, and its batches wake a pool of threads for one text. Where tokenizer.json brings a length
-    to cut or to pad to, that encoding would apply it; transformers' own does neither unasked.
+    again, and its batches wake a pool of threads for one text. Batches alone release the GIL, which
+    a text of megabytes would hold for seconds. Where tokenizer.json brings a length to cut or to
+    pad to, that encoding would apply it; transformers' own does neither unasked.
     """
     backend = tokenizer.backend_tokenizer if getattr(tokenizer, "is_fast", False) else None
     if backend is not None and backend.truncation is None and backend.padding is None:
+        if len(text) > _LONG_CHARS:
+            return backend.encode_batch([text], add_special_tokens=False)[0].ids
         return backend.encode(text, add_special_tokens=False).ids
     return [int(token) for token in tokenizer.encode(text, add_special_tokens=False)]
 

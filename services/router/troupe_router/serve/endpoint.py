@@ -78,6 +78,14 @@ class ChatEndpoint:
         return JSONResponse({"status": "ok"})
 
     async def _complete(self, request: Request) -> Response:
+        try:
+            return await self._completed(request)
+        except (TroupeError, HTTPException):
+            raise
+        except Exception as error:  # Starlette raises it again after its handler: no keep-alive
+            return _on_bug(request, error)
+
+    async def _completed(self, request: Request) -> Response:
         data = await read_body(request, self._settings.max_body_bytes, "shorten the messages")
         asked = read_chat(data, self._settings.max_choices)
         model = self._named(asked.model)

@@ -91,7 +91,7 @@ class AskedChat:
         if self.stop:
             document["stop"] = list(self.stop)
         try:
-            return SamplingSpec.model_validate(document)
+            return SamplingSpec.model_validate(document, strict=True)
         except ValidationError as error:
             issue = issues_of(error, SamplingSpec)[0]
             field = issue.pointer.strip("/").partition("/")[0]

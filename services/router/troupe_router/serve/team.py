@@ -128,7 +128,7 @@ class _Play:
             self._local_terms = family.local_terms
             has_requests = optional_method(family, "request_task") is not None
             if has_requests or not runs_programs(family):
-                self._env = self._open_env.enter_context(LocalEnv(family))
+                self._env = self._open_env.enter_context(LocalEnv(family, threaded=True))
             request_task(family, _SAMPLES[0])
         self._workflow = load_workflow(self._team.workflow)
 
