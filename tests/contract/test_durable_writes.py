@@ -27,6 +27,7 @@ SYNCED = (
 NOT_KEPT = {
     "services/router/troupe_router/run/record_lines.py": "what lay in a record's place, put aside",
     "services/env/troupe_env/bundles/packages.py": "a list for pip, in a folder of this life",
+    "troupe/bundles/facts_process.py": "the answer to the process that asked, on its pipe",
     "troupe/bundles/archive.py": "a bundle unpacked for a process that runs",
     "services/env/troupe_env/sandbox/cgroups.py": "files of the kernel",
     "services/env/troupe_env/sandbox/session.py": "a file of the kernel",

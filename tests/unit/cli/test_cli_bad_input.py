@@ -256,8 +256,10 @@ def test_command_when_code_ends_it_with_a_text_then_says_it_and_exits_1(
         "import sys, troupe\n\nclass Quits(troupe.SimpleTask):\n"
         "    def draw(self, rng):\n        sys.exit('bad data')\n"
     )
-    assert run(["check", "quits.py:Quits"]) == 1
+    assert run(["audit", "quits.py:Quits"]) == 1
     assert capsys.readouterr().err == "bad data\n"
+    assert run(["check", "quits.py:Quits"]) == 2
+    assert "SystemExit: bad data (at " in capsys.readouterr().err
 
 
 def test_audit_when_the_task_is_unknown_then_says_so_and_its_own_defaults_are_valid(
