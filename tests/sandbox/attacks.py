@@ -80,7 +80,7 @@ for _ in range(12):
 x = bytearray(b"x") * (30 << 20)
 import time
 time.sleep(60)
-""", "memory", "wall_time"),
+""", "memory", "wall_time", "cpu_time"),
     _attack("writes out all file systems of the host", """
 if syscall(162) == 0 or syscall(306, 1) == 0: escaped("sync")
 """ if os.uname().machine == "x86_64" else "if syscall(81) == 0: escaped('sync')\n"),
