@@ -18,6 +18,7 @@ from troupe.episodes.judge import first_state, observations_of, outcomes, withou
 from troupe.episodes.ports import Outcome, Start
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.runtime.engines.engine import Engine
+from troupe.runtime.engines.rendering import rendered
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import (
     BoundedObservation,
@@ -38,8 +39,6 @@ from troupe.tasks.optional import request_task, required_policy, scripted_policy
 from troupe.tasks.registry import make_environment
 
 _T = TypeVar("_T")
-_LONG_CHARS = 1 << 16
-"""A prompt of more characters is rendered on a thread: the ids of a megabyte take seconds."""
 
 
 class StateObservation(BoundedObservation):
@@ -270,21 +269,15 @@ class EngineRollout:
         policy = self._served_as or request.policy
         try:
             async with asyncio.timeout(timeout_s):
-                prompt = await self._rendered(policy, request.prompt)
-                rendered = request.with_prompt(
+                prompt = await rendered(self._engine, policy, request.prompt)
+                asked = request.with_prompt(
                     prompt, observed_images(request.prompt), may_call=bool(tools_of(request.prompt))
                 )
-                return await self._engine.generate(replace(rendered, policy=policy))
+                return await self._engine.generate(replace(asked, policy=policy))
         except TimeoutError as error:
             raise DeadlineError(
                 f"the engine did not answer within {timeout_s:.0f} s (limits.generate_timeout_s)"
             ) from error
-
-    async def _rendered(self, policy: str, seen: Observation) -> list[int]:
-        num_chars = sum(len(message.described) for message in seen) + len(repr(tools_of(seen)))
-        if num_chars <= _LONG_CHARS:
-            return self._engine.render(policy, seen)
-        return await asyncio.to_thread(self._engine.render, policy, seen)
 
 
 def _with_state(observations: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:

@@ -21,6 +21,7 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.runtime.engines.engine import Engine
+from troupe.runtime.engines.rendering import rendered
 from troupe.runtime.faults import reached
 from troupe.runtime.serving.deadlines import callers_s
 from troupe.runtime.telemetry import metrics
@@ -120,19 +121,19 @@ class RolloutServicer(RolloutServiceServicer):
                 pointer="/num_candidates",
             )
         with self._calls:
-            prompt, images, may_call = self._prompt(request)
-            domain_request = GenerateRequest(
-                request.policy,
-                request.policy_version,
-                prompt,
-                request.num_candidates,
-                sampling,
-                seed,
-                images,
-                may_call,
-                request.follows_updates,
-            )
             async with _deadline("Generate", callers_s(context, self._settings.call_timeout_s)):
+                prompt, images, may_call = await self._prompt(request)
+                domain_request = GenerateRequest(
+                    request.policy,
+                    request.policy_version,
+                    prompt,
+                    request.num_candidates,
+                    sampling,
+                    seed,
+                    images,
+                    may_call,
+                    request.follows_updates,
+                )
                 with span("engine.generate", policy=request.policy, n=request.num_candidates):
                     generation = await self._engine.generate(domain_request)
         # Counted while the answer is on its way.
@@ -248,14 +249,16 @@ class RolloutServicer(RolloutServiceServicer):
             weight_nccl=getattr(self._engine, "weight_nccl", ""),
         )
 
-    def _prompt(self, request: pb.GenerateRequest) -> tuple[list[int], tuple[ImagePart, ...], bool]:
+    async def _prompt(
+        self, request: pb.GenerateRequest
+    ) -> tuple[list[int], tuple[ImagePart, ...], bool]:
         """Token ids, the images that placeholders among them stand for, whether it offers tools."""
         kind = request.WhichOneof("prompt")
         if kind == "tokens":
             return list(request.tokens.token_ids), (), False
         if kind == "chat":
             seen = codec.chat_from_proto(request.chat)
-            ids = self._engine.render(request.policy, seen)
+            ids = await rendered(self._engine, request.policy, seen)
             return ids, observed_images(seen), bool(tools_of(seen))
         raise InvalidArgumentError("A Generate request needs a prompt: chat or tokens.")
 

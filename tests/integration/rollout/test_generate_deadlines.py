@@ -1,6 +1,7 @@
 """A job's deadline for a completion holds at the replica, whatever the replica's own setting."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from troupe.clients import codec
 from troupe.clients.rollout import RolloutClient
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.engine import StagedWeights
+from troupe.runtime.engines.rendering import LONG_CHARS
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.family import Message
@@ -35,7 +37,12 @@ class SlowEngine:
 
     name = "slow"
 
+    def __init__(self) -> None:
+        self.may_render_long = threading.Event()
+
     def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
+        if len(messages[0].text) > LONG_CHARS:
+            assert self.may_render_long.wait(20 * SETTING_S), "nobody was answered meanwhile"
         return [1]
 
     def num_in_flight(self) -> int:
@@ -51,11 +58,18 @@ class SlowEngine:
 
 
 @pytest.fixture
-async def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+def engine() -> SlowEngine:
+    return SlowEngine()
+
+
+@pytest.fixture
+async def address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: SlowEngine
+) -> AsyncIterator[str]:
     monkeypatch.setattr("troupe_rollout.servicer.moving_s", lambda size_bytes: 0.0)
     staging = StagingArea(str(tmp_path), max_bytes=1, max_uploads=1, chunk_timeout_s=1.0)
     settings = RolloutSettings(call_timeout_s=SETTING_S)
-    servicer = RolloutServicer(settings, cast("Any", SlowEngine()), staging)
+    servicer = RolloutServicer(settings, cast("Any", engine), staging)
     servicer.open("m", "job")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()])
     add_RolloutServiceServicer_to_server(servicer, server)
@@ -88,6 +102,21 @@ async def test_completions_when_the_client_sets_no_deadline_then_end_by_the_sett
             with pytest.raises(grpc.aio.AioRpcError, match=r"did not end within 0\.2 s") as late:
                 await asyncio.wait_for(call, JOB_S)
             assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_completions_when_a_long_prompt_is_rendered_then_others_are_answered_meanwhile(
+    address: str, engine: SlowEngine
+) -> None:
+    sampling = SamplingSpec(max_new_tokens=8)
+    long = (Message("user", "x" * (LONG_CHARS + 1)),)
+    async with RolloutClient(address) as client:
+        asked = GenerateRequest("p", 0, long, 1, sampling, seed=7)
+        slow = asyncio.create_task(client.generate(asked, timeout_s=JOB_S))
+        await asyncio.sleep(0)  # it is sent first
+        asked = GenerateRequest("p", 0, OBSERVATION, 1, sampling, seed=7)
+        await client.generate(asked, timeout_s=JOB_S)
+        engine.may_render_long.set()
+        assert (await slow).prompt_token_ids == [1]
 
 
 async def test_sglang_when_completions_take_longer_than_its_call_setting_then_they_are_awaited(

@@ -6,6 +6,7 @@ from typing import Any
 
 from troupe.candidates import PromptImage
 from troupe.errors import InvalidArgumentError
+from troupe.runtime.engines.rendering import LONG_CHARS
 from troupe.spec.policy import TemplateValue
 from troupe.tasks.content import ImagePart, writable
 from troupe.tasks.family import BoundedObservation, Message, observed_images
@@ -21,9 +22,6 @@ from troupe_rollout.engines.tool_template import (
     has_tools,
     with_tool_calls,
 )
-
-_LONG_CHARS = 1 << 16
-"""A longer text is encoded without the GIL."""
 
 
 class ChatTemplate:
@@ -129,7 +127,7 @@ def _encoded(tokenizer: Any, text: str) -> list[int]:
     """
     backend = tokenizer.backend_tokenizer if getattr(tokenizer, "is_fast", False) else None
     if backend is not None and backend.truncation is None and backend.padding is None:
-        if len(text) > _LONG_CHARS:
+        if len(text) > LONG_CHARS:
             return backend.encode_batch([text], add_special_tokens=False)[0].ids
         return backend.encode(text, add_special_tokens=False).ids
     return [int(token) for token in tokenizer.encode(text, add_special_tokens=False)]

@@ -25,7 +25,7 @@ from troupe.vision.names import served_name
 from troupe_rollout.engines.sglang.settings import VERSION
 
 CONNECT_TIMEOUT_S = 5.0
-_CALLERS = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
+_CALLERS_DEADLINE = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
 _PROBE = {"input_ids": [0, 0], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
 
 
@@ -82,7 +82,7 @@ class SglangClient:
         It has the deadline of its caller, which bounds every call of an engine: how long
         completions may take depends on the job.
         """
-        answer = await self._request("POST", "/generate", body, timeout=_CALLERS)
+        answer = await self._request("POST", "/generate", body, timeout=_CALLERS_DEADLINE)
         return answer if isinstance(answer, list) else [answer]
 
     async def load_adapter(self, name: str, folder: Path) -> None:
