@@ -27,6 +27,12 @@ def raised_in(error: BaseException) -> str:
     return _told([frame for frame in frames if not _is_library(frame.filename)])
 
 
+def told_with_place(error: BaseException) -> str:
+    """``error`` in words, and where code that is neither Troupe's nor Python's raised it."""
+    place = raised_in(error)
+    return f"{type(error).__name__}: {error}{f' (at {place})' if place else ''}"
+
+
 def running_in(thread: int, below: FrameType | None) -> str:
     """The same of what a thread runs now, in calls from ``below``."""
     frames: list[traceback.FrameSummary] = []

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from troupe.code_places import raised_in
+from troupe.code_places import told_with_place
 from troupe.conformance import declarations, processes, purity, rewards, tasksets
 from troupe.conformance.findings import BrokenStepError, GaveUpError
 from troupe.conformance.limits import CheckLimits
@@ -171,10 +171,9 @@ def _tasks(subject: Subject) -> tuple[Task, ...]:
     except TroupeError:
         raise
     except (Exception, SystemExit) as error:
-        place = raised_in(error)
         raise InvalidArgumentError(
-            f"task '{subject.family.name}' can't give its tasks: {type(error).__name__}: {error}"
-            f"{f' (at {place})' if place else ''}. Correct its code"
+            f"task '{subject.family.name}' can't give its tasks: {told_with_place(error)}. "
+            "Correct its code"
         ) from error
 
 

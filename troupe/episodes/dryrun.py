@@ -9,7 +9,7 @@ from typing import Any
 from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GroupOutcome, group_outcome
-from troupe.code_places import raised_in
+from troupe.code_places import told_with_place
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.episodes.player import Played
@@ -42,10 +42,8 @@ async def dry_run(
     except (Exception, SystemExit) as error:  # the latter would be the command's own end
         if not is_of_code(error):
             raise
-        place = raised_in(error)
         raise InvalidArgumentError(
-            f"task '{spec.task.name}' can't be played: {type(error).__name__}: {error}"
-            f"{f' (at {place})' if place else ''}. Correct its code"
+            f"task '{spec.task.name}' can't be played: {told_with_place(error)}. Correct its code"
         ) from error
 
 
