@@ -8,6 +8,26 @@ from troupe.evaluation.bare import write_zeros
 from troupe.training.task import TASK_NAME
 
 INSTRUCTION = "Sum up in one line."
+ECHO_TASK = """
+from troupe import SimpleTask
+
+
+class Echo(SimpleTask):
+    agents = ("planner", "tool")
+
+    def draw(self, rng):
+        return rng.random()
+
+    def request(self, text):
+        return text
+
+    def observe(self, state, agent):
+        return state
+
+    def step(self, state, agent, text):
+        return self.transition(state, 1.0, done=True)
+"""
+"""A task that takes requests, for the agents of `write_run`."""
 
 
 def write_run(folder: Path, *, is_full: bool = False, has_rows: bool = False) -> Path:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from run_folders import spec_document
+from run_folders import ECHO_TASK, spec_document
 
 from troupe.bundles.archive import bundle_of, digest_of_archive
 from troupe.clients.env import EnvClient
@@ -14,25 +14,6 @@ from troupe.tasks.family import Split, Task
 from troupe_env.bundles import landlock
 from troupe_router.serve.bundled import bundled_env, until_it_answers
 
-TASK = b"""
-from troupe import SimpleTask
-
-
-class Echo(SimpleTask):
-    agents = ("planner", "tool")
-
-    def draw(self, rng):
-        return rng.random()
-
-    def request(self, text):
-        return text
-
-    def observe(self, state, agent):
-        return state
-
-    def step(self, state, agent, text):
-        return self.transition(state, 1.0, done=True)
-"""
 needs_landlock = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
 
 
@@ -47,7 +28,7 @@ def write_bundle(run: Path, archive: bytes) -> JobSpec:
 @needs_landlock
 async def test_bundle_when_larger_than_the_usual_limit_then_is_served(tmp_path: Path) -> None:
     size = 17 << 20
-    files = {"my_task.py": TASK, "words.bin": bytes(size)}
+    files = {"my_task.py": ECHO_TASK.encode(), "words.bin": bytes(size)}
     spec = write_bundle(tmp_path, bundle_of(files, max_bytes=2 * size).archive)
     async with bundled_env(tmp_path, spec) as bundled:
         start = await bundled.env.begin_request("w1", observe=["tool"], timeout_s=60)
